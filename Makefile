@@ -17,9 +17,15 @@ EXTRAS := demo,otlp,dev
 # The longest files are the first.
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
+# Tests at their longest, those that `make test` leaves out among them.
+LONG := $(BIN)/python -m pytest -m ""
+
 # Tests in which a real clock counts. They mostly wait for it: those that compute would be in the way.
 TIMED := $(addprefix tests/,attack chaos contracts gates/test_on_a_server.py \
 	acceptance/test_finding_expiry.py acceptance/test_gates_without_nodes.py)
+
+# What is run apart from the others; the tests of the style by `make check`.
+APART := $(TIMED) tests/tidy
 
 # Python keeps what it compiled: the suite starts hundreds of programs, and none compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,7 +38,7 @@ CRASHES := $(addprefix tests/,gates/test_crashes.py testing/test_guides.py engin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check attack bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits signals simulation workflows walk mutants lock
+.PHONY: help demo test check attack bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits nightly signals simulation workflows walk mutants pythons changelog lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,9 +46,13 @@ help: ## Say what can be made
 demo: $(DEMO_READY) ## Watch this very machine with actors; SECONDS=20 ends it by itself
 	$(DEMO_VENV)/bin/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
-test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(PYTEST) 5 $(TIMED:%=--ignore=%)
+test: $(READY) ## Run the tests, on real servers that it starts and stops; make nightly runs what takes longer
+	$(PYTEST) 5 $(APART:%=--ignore=%)
 	$(PYTEST) 6 $(TIMED)
+
+nightly: $(READY) ## Run every test at its longest: those that make test leaves out, and more of the others
+	VIGIL_TEST_SIZE=full $(PYTEST) 3 -m "" --timeout 3600 $(APART:%=--ignore=%)
+	VIGIL_TEST_SIZE=full $(PYTEST) 3 -m "" --timeout 3600 $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .
@@ -74,33 +84,39 @@ attack: $(READY) ## Kill, stop and freeze nodes at the messages about an episode
 	$(BIN)/python -m tests.attack $(if $(FAULTS),--faults $(FAULTS)) $(if $(STORY),--story $(STORY)) \
 		$(if $(POINT),--point $(POINT)) $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED))
 
+children: $(READY) ## Kill all nodes after each commit of an episode that has 40 children
+	VIGIL_TEST_SIZE=children $(LONG) tests/acceptance/test_children.py
+
 limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 events; EVENTS=3000 for fewer
-	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) VIGIL_TEST_SIZE=full \
-		$(BIN)/python -m pytest --timeout 600 $(addprefix tests/acceptance/, \
+	VIGIL_TEST_SIZE="limited=$(or $(EVENTS),10000) shared historic" $(LONG) --timeout 600 $(addprefix tests/acceptance/, \
 		test_limits.py test_two_nodes.py test_gates_without_nodes.py)
 
 signals: $(READY) ## Send bursts of signals to nodes that die, for 1,000 episodes; EPISODES=300 for fewer
-	VIGIL_TEST_SIGNALLED_EPISODES=$(or $(EPISODES),1000) $(BIN)/python -m pytest --timeout 1200 \
-		tests/acceptance/test_signals.py
+	VIGIL_TEST_SIZE=signalled=$(or $(EPISODES),1000) $(LONG) --timeout 1200 tests/acceptance/test_signals.py
 
 workflows: $(READY) ## Run workflows of 50 steps on nodes that die, 200 instances; INSTANCES=50 for fewer
-	VIGIL_TEST_INSTANCES=$(or $(INSTANCES),200) $(BIN)/python -m pytest --timeout 1200 \
-		tests/acceptance/test_workflows.py
+	VIGIL_TEST_SIZE=instances=$(or $(INSTANCES),200) $(LONG) --timeout 1200 tests/acceptance/test_workflows.py
 
 walk: $(READY) ## Say how many files of the engine an episode enters; FILES=1 lists them, JSON=1 for programs
 	$(BIN)/python -m tests.walk $(if $(FILES),--files) $(if $(JSON),--json)
 
 contracts: $(READY) ## Hold every port to its contract in every combination of what can be behind it
-	VIGIL_TEST_CONTRACTS=all $(BIN)/python -m pytest tests/contracts
+	VIGIL_TEST_SIZE=contracts $(LONG) tests/contracts
 
-crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every fifth
-	VIGIL_TEST_MOMENTS=all $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CRASHES)
+crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every ninth
+	VIGIL_TEST_SIZE=moments $(LONG) --numprocesses 2 --dist worksteal $(CRASHES)
 
-simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 125
-	SIM_SEEDS=$(or $(SEEDS),1000) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/simulation/test_survival.py
+simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 40
+	VIGIL_TEST_SIZE=worlds=$(or $(SEEDS),1000) $(LONG) --numprocesses 2 --dist worksteal tests/simulation/test_survival.py
 
 mutants: $(READY) ## Switch off each guard and see that a test notices; NEW=1 leaves out what was killed as it is
 	$(BIN)/python -m tests.mutation $(if $(NEW),--new)
+
+pythons: ## Try every Python that the metadata names, of those that are here; PATHS names other tests
+	$(PYTHON) -m tests.pythons
+
+changelog: $(READY) ## Make the section VERSION=0.2.0 of CHANGELOG.md of the fragments in changes/, and remove them
+	$(BIN)/towncrier build --yes --version $(or $(VERSION),$(error VERSION=… is missing))
 
 lock: ## Write requirements.lock anew, from the newest versions that pyproject.toml allows
 	@$(require_python)

@@ -11,7 +11,8 @@ EngineError
 ├── NoFinding              no finding ever had the key       look for its key; do not retry
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
-│   └── BudgetExceeded     its budget is used up            the same, unless `on_exhausted` helps
+│   ├── BudgetExceeded     its budget is used up            the same, unless `on_exhausted` helps
+│   └── ReplayDiffers      it takes another way than it did park it until other code is there
 ├── CallFailed             a call of a function failed       catch it, or let the episode fail
 │   └── CallTimeout        its own timeout cut the call off  the same
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
@@ -34,11 +35,23 @@ Three errors can come from any function that awaits the log; a `Raises:` section
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Final, Literal
 
 import msgspec
 
 from streams.json import NOTHING
+
+_FRAMES: Final = re.compile(r"^(.*\n)?  File [^\n]*\n(  [^\n]*\n)*", re.DOTALL)
+"""A traceback up to what was raised last."""
+
+
+def cause_line(detail: str) -> str:
+    """Return the first line of an error's detail; of a traceback, that of what was raised last.
+
+    The function of this name in the tables does the same.
+    """
+    return _FRAMES.sub("", detail).strip().partition("\n")[0]
 
 
 class EngineError(Exception):
@@ -244,3 +257,10 @@ class NondeterministicReplay(StrategyError):
     """A replay asked for another action than the one on the journal."""
 
     error_class = "nondeterministic_replay"
+
+
+class ReplayDiffers(EpisodeFailed):
+    """The code here takes another way than the one on the journal; other code may take that."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(NondeterministicReplay.error_class, how)

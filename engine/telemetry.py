@@ -63,7 +63,9 @@ step_duration: Final = _meter.create_histogram(
 )
 
 step_tokens: Final = _meter.create_counter(
-    "vigil.step.tokens", unit="{token}", description="Model tokens used, by actor, mode and model"
+    "vigil.step.tokens",
+    unit="{token}",
+    description="Model tokens used, by actor, mode, model and kind",
 )
 
 backlog: Final = _meter.create_gauge(

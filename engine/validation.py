@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
@@ -73,6 +73,9 @@ ABSENT: Final = msgspec.UNSET
 PATH_CHARS_MAX: Final = 512
 """Longest path, in characters. As long as a subject key, which is one."""
 
+
+NAMES_MAX: Final = 12
+"""Most names that are told where none is like the given one."""
 
 SHOWN_CHARS_MAX: Final = 80
 """Most of a value that an error shows."""
@@ -138,6 +141,21 @@ def decode(encoded: msgspec.Raw, *, type_: type, what: str) -> Any:  # noqa: ANN
         return msgspec.json.decode(encoded, type=type_)
     except (msgspec.MsgspecError, ValidationError, TypeError) as error:
         raise Unencodable(f"{what} does not fit {type_.__name__}: {error}") from error
+
+
+def problem_of_count(field: str, value: object, *, most: int) -> str | None:
+    """Return why `value` is no whole number from 1 to `most`, for people, or None."""
+    if is_whole(value) and isinstance(value, int) and 1 <= value <= most:
+        return None
+    return f"{field}: {value!r} is not a whole number from 1 to {most:,}"
+
+
+def problem_of_number(field: str, value: object, *, most: float) -> str | None:
+    """Return why `value` is no number over 0 and up to `most`, for people, or None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and isinstance(value, int | float) and 0 < value <= most:
+        return None
+    return f"{field}: {value!r} is not a number over 0 and up to {most:,g}"
 
 
 def backoff_s(tries: int, *, first_s: float, most_s: float) -> float:
@@ -316,10 +334,18 @@ def wrong(field: str, problem: str) -> PydanticCustomError:
     return PydanticCustomError(_WRONG, "{problem}", {"field": field, "problem": problem})
 
 
+def near(given: str, there: Iterable[str]) -> str:
+    """Return which of the names `there` is like `given`, or else all of them if they are few."""
+    names = list(there)
+    if like := get_close_matches(given, names, n=1):
+        return f"did you mean {like[0]}?"
+    return f"known: {', '.join(names)}" if 0 < len(names) <= NAMES_MAX else ""
+
+
 def _meant(stray: str, known: Sequence[str]) -> str:
     """Return a hint at a similar field, as the beginning of a sentence; empty: none is."""
-    near = get_close_matches(stray, known, n=1)
-    return f"did you mean {near[0]}? Or " if near else ""
+    like = get_close_matches(stray, known, n=1)
+    return f"did you mean {like[0]}? Or " if like else ""
 
 
 def _in_one_line(error: ErrorDetails) -> BadDefinition:

@@ -99,6 +99,11 @@ class EmbeddedPostgres:
         """The running server's process id."""
         return self._running().pid
 
+    @property
+    def ended(self) -> str | None:
+        """How the server ended by itself, such as `signal 9`; None if it runs, or was stopped."""
+        return self._child.ended if self._child is not None else None
+
     def __enter__(self) -> Self:
         """Start the server and wait until it accepts connections.
 

@@ -30,8 +30,9 @@ from streams.model.events import (
     StepKind,
     StepRecorded,
 )
-from streams.model.outputs import OutputOutcome
-from streams.model.triggers import Mode, Trigger, WorkflowTrigger
+from streams.model.findings import FindingIntent
+from streams.model.outputs import OutputIntent, OutputOutcome
+from streams.model.triggers import EpisodeTrigger, Mode, Trigger, WorkflowTrigger
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
@@ -110,7 +111,9 @@ def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -
     )
     if event.approval is not None:
         _request(block, event.approval)
-    if event.wait is not None:
+    if event.parked is not None:
+        block.summary = event.parked.how
+    elif event.wait is not None:
         block.ref = event.wait.ref
     terms = event.approval or event.wait
     if terms is not None:
@@ -122,7 +125,7 @@ def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -
 
 def is_sleep(event: EpisodeBlocked) -> bool:
     """Return whether it waits for nothing but time: nobody has to be told."""
-    return event.wait is not None and not event.wait.ref
+    return event.wait is not None and not event.wait.ref and event.parked is None
 
 
 def answered(
@@ -176,6 +179,9 @@ class StepChange(Row, kw_only=True):
     result_size_bytes: int | None = None
     """Of a result in the object store."""
     result_digest: str | None = None
+    is_override: bool = False
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
 class CheckpointChange(Row, kw_only=True):
@@ -238,6 +244,9 @@ def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) ->
         model=event.model or None,
         result_size_bytes=event.stored.size_bytes if event.stored else None,
         result_digest=event.stored.digest if event.stored and is_whole(event) else None,
+        is_override=event.is_override,
+        input_tokens=event.input_tokens or None,
+        output_tokens=event.output_tokens or None,
     )
 
 
@@ -314,6 +323,8 @@ class EpisodeProgress(Row, kw_only=True):
     outputs: tuple[OutputOutcome, ...] = ()
     """The settled ones."""
     level_outcome: str | None = None
+    would_raise: tuple[FindingIntent, ...] | None = None
+    would_send: tuple[OutputIntent, ...] | None = None
 
 
 class Opened(EpisodeProgress, kw_only=True):
@@ -351,6 +362,8 @@ class Opened(EpisodeProgress, kw_only=True):
     workflow_step_id: str | None = None
     workflow_step_no: int | None = None
     workflow_item: int | None = None
+    parent_id: str | None = None
+    parent_call: str | None = None
 
 
 class Attempted(Row, kw_only=True):
@@ -442,14 +455,17 @@ class EpisodeFold:
             case StepRecorded():
                 self._put(recorded(event, **place))
                 advance = self._advanced(seq)
-                advance.turns_added += event.is_turn  # guard: attempts-no-turns-in-rows
+                advance.turns_added += event.turns  # guard: attempts-no-turns-in-rows
                 advance.tokens_added += event.cost_tokens
                 _run(advance, event)
                 advance.model = advance.model or event.model or None
             case CheckpointSaved():
                 self._saved[event.checkpoint_no] = checkpoint(event, **place)
-            case StepAnnounced():
+            case StepAnnounced(child=None):
                 self._put(announced(event, **place))
+            # Many may be announced as the next step; their own rows say that they run.
+            case StepAnnounced():
+                pass  # guard: announced-child-no-row
 
     def _add_block(
         self, event: EpisodeBlocked | EpisodeResolved, *, seq: int, at: datetime
@@ -521,6 +537,9 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         row.forked_reason = event.fork.reason or None
     elif isinstance(event.trigger, WorkflowTrigger):
         _place_in_workflow(row, event.trigger)
+    elif isinstance(event.trigger, EpisodeTrigger):
+        row.parent_id = uuid_or_none(event.trigger.parent_id)
+        row.parent_call = event.trigger.call
     return row
 
 
@@ -559,6 +578,10 @@ def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
     if event.confidence is not None:
         advance.confidence = event.confidence
     advance.summary = event.summary or advance.summary
+    if event.raises_nothing:  # guard: dry-run-row-would-raise
+        advance.would_raise = event.findings
+    if event.sends_nothing:  # guard: dry-run-row-would-send
+        advance.would_send = event.outputs
     # guard: exhausted-in-metadata
     exhausted = {EXHAUSTED: event.exhausted} if event.exhausted else {}
     if event.metadata or exhausted:

@@ -178,7 +178,7 @@ def _saved(event: FindingEvent, *, finding_key: str, seq: int) -> Saved:
         summary=finding.summary,
         subject_kind=finding.subject_kind or None,
         subject_id=finding.subject_id or None,
-        evidence_refs=finding.evidence,
+        evidence_refs=finding.evidence_json,
         caused_by_key=finding.caused_by_key or None,
         raised_by_episode_id=uuid_or_none(finding.raised_by_episode_id),
         raised_at=finding.raised_at,

@@ -14,6 +14,7 @@ from projections.definitions import DefinitionFold
 from projections.episodes import EpisodeFold
 from projections.findings import FindingFold
 from projections.lanes import LaneFold
+from projections.orders import OrderFold
 from projections.outputs import OutputFold
 from projections.rows import RowChange, events_of, key
 from projections.workflows import WorkflowFold
@@ -106,5 +107,7 @@ def _begin(kind: Kind, aggregate: str, record: Recorded) -> AggregateFold:
             return DefinitionFold(aggregate)
         case Kind.SIGNAL:
             return SignalFold()
+        case Kind.ORDER:
+            return OrderFold(aggregate)
         case Kind.DEAD:
             return DeadLetterFold(aggregate)

@@ -56,6 +56,8 @@ class EpisodeSummary(RowRecord, frozen=True, kw_only=True):
     queued_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    forked_from: UUID | None
+    blocked_by: str | None
     position: int | None = None
     """Its place among those of its actor that wait for their turn; only lists have it."""
 
@@ -78,15 +80,17 @@ class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):
     is_request: bool
     start_by: datetime | None
     first_node: str | None
-    forked_from: UUID | None
     forked_at_step: int | None
     forked_by: str | None
     forked_reason: str | None
-    blocked_by: str | None
     classification: object
     outputs: list[JsonObject] | None
+    would_raise: list[JsonObject] | None
+    would_send: list[JsonObject] | None
     workflow_step_no: int | None
     workflow_item: int | None
+    parent_id: UUID | None
+    parent_call: str | None
 
 
 class StepRow(RowRecord, frozen=True, kw_only=True):
@@ -109,6 +113,9 @@ class StepRow(RowRecord, frozen=True, kw_only=True):
     model: str | None
     result_size_bytes: int | None
     result_digest: str | None
+    is_override: bool
+    input_tokens: int | None
+    output_tokens: int | None
 
 
 class TimelineEntry(RowRecord, frozen=True, kw_only=True):
@@ -184,6 +191,20 @@ class FindingRecord(FindingSummary, frozen=True, kw_only=True):
     cleared_by_episode_id: UUID | None
     history: list[FindingEventRow]
     """Over all its raises, the latest first."""
+
+
+class FindingCause(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding of a causal chain: the first one is explained by the second, and so on."""
+
+    depth: int
+    stack: str
+    finding_key: str
+    raise_no: int
+    status: str
+    class_: str = msgspec.field(name="class")
+    severity: str
+    summary: str
+    caused_by_key: str | None
 
 
 class OutputSummary(RowRecord, frozen=True, kw_only=True):
@@ -339,6 +360,21 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     subject_id: str | None
     approvers: list[str] | None
     editable: bool
+
+
+class OrderSummary(RowRecord, frozen=True, kw_only=True):
+    """Something that a person has ordered of the running stack."""
+
+    order_key: str
+    change: str
+    node: str | None
+    actor_id: str | None
+    expectation_id: str | None
+    mode: str | None
+    partitions: int | None
+    at: datetime
+    person: str | None
+    reason: str | None
 
 
 class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):

@@ -71,6 +71,14 @@ class Child:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def ended(self) -> str | None:
+        """How it ended, such as `signal 9` or `exit status 1`; None while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        return f"signal {-code}" if code < 0 else f"exit status {code}"
+
     def wait_ready(self, found: Callable[[], T | None], *, within_s: float, stop_s: float) -> T:
         """Return what `found` returns, as soon as that is not None.
 

@@ -6,7 +6,7 @@ claims     episode.<actor>.<episode>                   the lease on an episode
            layout                                      the lease for changing the partitions
 
 registry   mode.<node>                                 whether a node takes triggers and episodes
-           pause.<actor>                               the actor is to wait, on every node
+           pause.<actor>                               whether the actor is to wait, on every node
            definition.<kind>.<id>                      what is defined as data now
            lost.<stream>                               that stream has lost its past
            streams                                     what is known of each stream
@@ -17,6 +17,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            ends.<actor>.<expectation>                  how its latest episodes have ended
            overlap.<actor>.<expectation>.<subject>     the episode that no other one may overlap
            cancel.<episode>                            somebody wants it canceled
+           parked.<actor>.<episode>                    it waits for other code
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            starting.<instance or episode>              somebody may still begin it
@@ -27,6 +28,12 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            reactor.<stream>                            who publishes what follows from its commits
            published.<stream>                          up to where that was done
            streams                                     a copy of the registry's
+
+Cooldowns, breakers, ends, overlaps, workflows, parked episodes and what was published follow from
+the log, and are made anew from it where the gates are lost.
+
+`mode` and `pause` are copies: what people order of a node or an actor is an aggregate of that key,
+and so is what they order of a `breaker`.
 
 Nodes, actors, expectations and ids of episodes are names. A subject is data, of any length, and
 becomes one token by `subject_token`. Functions that take a subject raise `BadName` where it is not
@@ -47,6 +54,7 @@ BREAKERS: Final = "breaker"
 ENDS: Final = "ends"
 OVERLAPS: Final = "overlap"
 CANCELS: Final = "cancel"
+PARKED: Final = "parked"
 NODES: Final = "node"
 SUBJECTS: Final = "workflow"
 STARTS: Final = "starting"
@@ -144,6 +152,17 @@ def cancel_key(episode_id: str) -> str:
     return f"{CANCELS}.{name(episode_id, of='episode')}"
 
 
+def parked_key(actor: str, episode_id: str) -> str:
+    """Return the key that exists while an episode waits for other code."""
+    return f"{PARKED}.{name(actor, of='actor')}.{name(episode_id, of='episode')}"
+
+
+def parked_episode(key: str) -> tuple[str, str]:
+    """Return the actor and the episode that a `parked_key` is about."""
+    _, actor, episode_id = key.split(".")
+    return actor, episode_id
+
+
 def workflow_subject_key(workflow: str, subject: str) -> str:
     """Return the key of the instances in line for `subject`, which may be empty."""
     return f"{SUBJECTS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
@@ -187,6 +206,14 @@ def reactor_key(part: str) -> str:
 def published_key(part: str) -> str:
     """Return the key of the sequence of the stream `part` up to which that was published."""
     return f"{PUBLISHED}.{name(part, of='stream')}"
+
+
+def started_event(part: str) -> str:
+    """Return the event that a reactor of the stream `part` publishes before all others: its fence.
+
+    Where there is one, there was a `published_key` before.
+    """
+    return f"reactor.started.{name(part, of='stream')}"
 
 
 def lost_key(part: str) -> str:

@@ -3,7 +3,7 @@
 A stack may spread its journal, its state and its work over N streams each, its partitions. The
 partition of an aggregate follows from its kind and key alone and never changes. What ends is in the
 journal: episodes, outputs, instances. What stays for long is in the state: findings, definitions,
-lanes, signals. No order of two streams is defined.
+lanes, signals, orders of people. No order of two streams is defined.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ROOTS: Final = {
     Stream.EVENTS: ("event",),
     Stream.WORK: ("inbox", "timer", "due"),
     Stream.JOURNAL: ("episode", "output", "workflow"),
-    Stream.STATE: ("definition", "finding", "lane", "signal"),
+    Stream.STATE: ("definition", "finding", "lane", "order", "signal"),
     Stream.DEAD: ("dead",),
     Stream.REFUSALS: ("refusal",),
 }
@@ -67,6 +67,7 @@ class Kind(StrEnum):
     WORKFLOW = "workflow"
     DEFINITION = "definition"
     SIGNAL = "signal"
+    ORDER = "order"
     DEAD = "dead"
 
 
@@ -130,9 +131,13 @@ class Layout(msgspec.Struct, frozen=True):
         """Return the partition that an aggregate lives in, the same for ever."""
         return self._home(f"{kind.value}/{key}")
 
+    def holder_of(self, kind: Kind) -> Stream:
+        """Return the stream that has the aggregates of a kind."""
+        return _HOLDER_OF[kind.value]
+
     def part_of(self, kind: Kind, key: str) -> str:
         """Return the name, within the stack, of the stream or partition that has an aggregate."""
-        stream = _HOLDER_OF[kind.value]
+        stream = self.holder_of(kind)
         return self.part(stream, self.partition_of(kind, key) if stream in PARTITIONED else 0)
 
     def timer_partition(self, actor: str, purpose: str, key: str) -> int:

@@ -13,6 +13,7 @@
 <stack>.workflow.<id>                    stream <stack>-journal   an instance's life, in order
 <stack>.definition.<kind and id>         stream <stack>-state     a definition's life, in order
 <stack>.signal.<reference>               stream <stack>-state     who waits for it, and its signals
+<stack>.order.<what it is about>         stream <stack>-state     what people order, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 <stack>.refusal.<actor>.<expectation>    stream <stack>-refusals  why events did not fire it
 
@@ -229,6 +230,10 @@ class Stack(Layout, frozen=True):
     def _signal(self, token: str) -> str:
         return f"{self.name}.signal.{self._within(Kind.SIGNAL, token)}{token}"
 
+    def order(self, key: str) -> str:
+        """Return the subject of what people order of the thing with this key: see `keys`."""
+        return f"{self.name}.order.{self._within(Kind.ORDER, key)}{encode_token(key)}"
+
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
         return f"{self.name}.dead.{encode_token(origin)}.{encode_token(cause)}"
@@ -255,8 +260,15 @@ class Stack(Layout, frozen=True):
                 return self.definition(key)
             case Kind.SIGNAL:
                 return self._signal(key)
+            case Kind.ORDER:
+                return self.order(key)
             case Kind.DEAD:
                 return self.dead_letter(key)
+
+    def aggregates(self, kind: Kind, partition: int = 0) -> str:
+        """Return the filter for every aggregate of a kind in one partition of its stream."""
+        token = self._token(self.holder_of(kind), partition)
+        return f"{self.name}.{kind.value}.{f'{token}.' if token else ''}>"
 
     def aggregate_of(self, subject: str) -> tuple[Kind, str]:
         """Return the kind of the aggregate at `subject`, and its id or key.

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from importlib import import_module
 from itertools import count
+from pathlib import Path
+from random import Random
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Final
@@ -36,6 +40,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let tests run in another order than that in which they are written."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="shuffle files, and their tests")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Keep files in a folder of this run's own. Those that pytest makes lie in one that every run
@@ -52,8 +61,25 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         rmtree(folder, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each of several processes begin with files of its own: what one has compiled, the others
+    need not. Without that, all compile everything at the same time, which takes half a minute."""
+    if (worker := getattr(session.config, "workerinput", None)) is None:
+        return
+    places = [Path(each.partition("::")[0]) for each in session.config.args]
+    files = [file for place in places for file in (sorted(place.rglob("test_*.py")) or [place])]
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        name = ".".join(file.absolute().relative_to(session.config.rootpath).with_suffix("").parts)
+        with suppress(Exception):  # What goes wrong is told when the file is collected.
+            import_module(name)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no process is left alone with one of them."""
+    if (seed := config.option.shuffle) is not None:
+        rng = Random(seed)
+        places = {path: rng.random() for path in dict.fromkeys(item.path for item in items)}
+        items.sort(key=lambda item: (places[item.path], rng.random()))
     items.sort(key=lambda item: not LONG & set(item.path.parts))
 
 
@@ -73,7 +99,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByWhatIsShared(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-# The default draws every variable of every frame, which takes seconds in which nothing else runs.
+# The default draws every variable of every frame, which takes minutes for a crash of a whole world.
 structlog.configure(
     processors=[
         structlog.contextvars.merge_contextvars,
@@ -81,6 +107,14 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+@pytest.fixture(autouse=True)
+def log_lines_as_before() -> Iterator[None]:
+    """Put back how log lines are shown, whatever a test made of that."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,17 @@
-"""At which moments of a story something goes wrong: `VIGIL_TEST_MOMENTS=all` is at each of them.
+"""At which moments of a story something goes wrong: `VIGIL_TEST_SIZE=moments` is at each of them.
 
-Otherwise it is at every fifth: a request before it is made, the next but two after it was, and so
+Otherwise it is at every ninth: a request before it is made, the next but four after it was, and so
 on. Mutants are tried, and `make crashes` runs, at all.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
-STRIDE: Final = 1 if os.environ.get("VIGIL_TEST_MOMENTS") == "all" else 5
+from tests.size import is_full
+
+STRIDE: Final = 1 if is_full("moments") else 9
 """Odd, as before and after a request take turns."""
 
 

@@ -46,12 +46,19 @@ FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
 LOSSES: Final = "tests/streams/test_losses.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
 PAST: Final = "tests/streams/jetstream/test_past.py"
+LOST_GATES: Final = "tests/acceptance/test_lost_gates.py"
+REBUILDING: Final = "tests/engine/operations/test_rebuild_gates.py"
+REMEMBERED: Final = "tests/engine/operations/test_remembered.py"
 FOLLOWING_UP: Final = "tests/engine/reactor/test_follow_up.py"
 REACTING: Final = "tests/engine/reactor/test_reactor.py"
+ORDERING: Final = "tests/engine/orders/test_store.py"
+ORDERS: Final = "tests/engine/orders/test_order.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
 ATTACK: Final = "tests/attack/test_attack.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
 BLOCKING: Final = "tests/engine/waits/test_wait.py"
+PARKED: Final = "tests/engine/execution/test_parked.py"
+OTHER_VALUES: Final = "tests/engine/functions/test_other_values.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
 BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
@@ -67,6 +74,8 @@ CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 COMPRESSION: Final = "tests/streams/jetstream/test_compression.py"
 KILLED: Final = "tests/streams/jetstream/test_killed.py"
 REFUSALS: Final = "tests/engine/waits/test_refusals_on_replicas.py"
+
+CHILDREN: Final = "tests/engine/functions/test_children.py"
 
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
 ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
@@ -89,6 +98,12 @@ RECONCILING: Final = "tests/engine/operations/test_drift.py"
 RECONCILER: Final = "tests/engine/operations/test_reconcile.py"
 
 TOOL_CALLS: Final = "tests/engine/usercode/test_tool_calls.py"
+SYNC_CLIENT: Final = "tests/client/test_sync.py"
+
+CONNECTIONS: Final = "tests/client/test_connections.py"
+
+MISTAKES: Final = "tests/vigil/test_mistakes.py"
+
 TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
 
 CONDUCTING: Final = "tests/engine/workflows/test_worker.py"
@@ -397,7 +412,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "acknowledged-after-fence",
         "the command is acknowledged only after the fence",
-        before("await ($accept)()"),
+        before("await self.secure()"),
         SIMULATION,
     ),
     Mutant(
@@ -409,7 +424,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "claim-released-last",
         "the claim is released last",
-        before("await ($1).give_up()"),
+        before("await attempt.claim.give_up()"),
         SIMULATION,
     ),
     Mutant("lapse-calls-recovery", "a lapse calls for recovery", always, SIMULATION),
@@ -1198,6 +1213,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_redaction.py",
     ),
     Mutant(
+        "prompts-redacted-unless-full",
+        "people may see: prompts are redacted but for a full log",
+        returns("value"),
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
         "prompt-list-redacted",
         "people may see: a prompt that is a list of texts is redacted",
         returns("_redacted($for.iter)"),
@@ -1216,8 +1237,8 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_redaction.py",
     ),
     Mutant(
-        "prompts-redacted-by-default",
-        "people may see: prompts are redacted by default, too",
+        "full-log-cuts-answers",
+        "people may see: a full log has only so much of an answer",
         without("1"),
         "tests/engine/episodes/test_redaction.py",
     ),
@@ -1438,14 +1459,56 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "continued-episode-claimed",
         "an episode that goes on is claimed",
-        gives("self.episode.status in ENDED"),
+        gives("True"),
         "tests/engine/execution/test_run.py",
+    ),
+    Mutant(
+        "unheard-cancel-handed-back",
+        "a cancel that could not be acknowledged is handed back",
+        returns("True"),
+        "tests/engine/execution/test_cancel.py",
+    ),
+    Mutant(
+        "ends-recorded-without-code",
+        "children: a node records their ends without the code of their parent",
+        gives("await self._parts_for(episode)"),
+        "tests/engine/functions/test_children_in_trouble.py",
+    ),
+    Mutant(
+        "sweep-finds-ended-child",
+        "children: a sweep finds a parent that nobody has told of an end",
+        never,
+        "tests/engine/functions/test_children_in_trouble.py",
+    ),
+    Mutant(
+        "child-record-stands",
+        "children: an end stands for a call with another payload",
+        returns("False"),
+        "tests/engine/functions/test_children_in_trouble.py",
+    ),
+    Mutant(
+        "child-counts-once",
+        "children: what one has used counts once",
+        never,
+        "tests/engine/functions/test_children_in_trouble.py",
+    ),
+    Mutant(
+        "child-before-restart-canceled",
+        "children: one that was begun before a restart ends with its parent",
+        becomes("return replace(state, children={event.path: ref})"),
+        "tests/engine/functions/test_children_in_trouble.py",
+    ),
+    Mutant(
+        "parked-no-own-wait",
+        "a parked episode is replayed without its wait for other code",
+        returns("blocked"),
+        "tests/engine/functions/test_children_in_trouble.py",
     ),
     Mutant(
         "wakened-waits-until-told",
         "without a claim, what woke an episode waits until all is told",
         always,
-        "tests/engine/triggers/test_duplicates.py",
+        "tests/engine/episodes/test_attempts.py",
     ),
     Mutant(
         "self-takeover-stops-own",
@@ -1792,8 +1855,20 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "reset-breaker-stored-closed",
         "breakers: one that is reset is stored as closed",
-        gives("(said, None)"),
-        "tests/vigil/test_breakers.py",
+        gives("(None, None)"),
+        ORDERING,
+    ),
+    Mutant(
+        "breaker-reset-once",
+        "breakers: an order to close one that was carried out closes it no second time",
+        never,
+        ORDERING,
+    ),
+    Mutant(
+        "breaker-keeps-its-resets",
+        "breakers: one that opens knows which order to close it was carried out",
+        without("reset"),
+        "tests/engine/episodes/test_breaker.py",
     ),
     Mutant(
         "approval-refused-by-leader",
@@ -1992,6 +2067,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "rights: trying them empties no stream",
         without("elt.1"),
         "tests/streams/jetstream/test_rights.py",
+    ),
+    Mutant(
+        "closed-link-opens-none",
+        "connection: a closed link opens no session, though its cancellation was lost",
+        never,
+        "tests/streams/jetstream/test_link.py",
     ),
     Mutant(
         "neighbours-know-us",
@@ -2399,7 +2480,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "breaker-end-noted-by-cause",
         "breakers: an end is noted when its cause comes again, if its node may not have",
         never,
-        "tests/gates/test_crashes.py",
+        "tests/engine/triggers/test_duplicates.py",
     ),
     Mutant(
         "level-first-start-counts",
@@ -2743,6 +2824,120 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_dry_run.py",
     ),
     Mutant(
+        "fired-result-for-declared-failure",
+        "overrides: those of the fire go before declared ones",
+        becomes("then.tools").at("value"),
+        "tests/engine/episodes/test_dry_run.py",
+    ),
+    Mutant(
+        "override-marked",
+        "overrides: the steps that they stand for are marked",
+        dropped,
+        "tests/engine/execution/test_dry_run.py",
+    ),
+    Mutant(
+        "overridden-synthesis-marked",
+        "overrides: syntheses that they stand for are marked",
+        dropped,
+        "tests/engine/execution/test_dry_run.py",
+    ),
+    Mutant(
+        "misspelt-override-refused",
+        "overrides: one for no tool ends the dry run",
+        never,
+        "tests/engine/execution/test_dry_run.py",
+    ),
+    Mutant(
+        "declared-override-of-a-tool",
+        "declared in vain: an override for no tool",
+        never,
+        "tests/engine/app/test_overrides.py",
+    ),
+    Mutant(
+        "failure-is-no-result",
+        "overrides: a failure is not encoded as a result",
+        gives("{}"),
+        "tests/engine/app/test_overrides.py",
+    ),
+    Mutant(
+        "dry-run-row-would-raise",
+        "dry runs: the rows have what would have been raised, and of live runs nothing",
+        never,
+        "tests/projections/test_timeline.py",
+    ),
+    Mutant(
+        "dry-run-row-would-send",
+        "dry runs: the rows have what would have been sent",
+        never,
+        "tests/projections/test_timeline.py",
+    ),
+    Mutant(
+        "retries-change-no-fingerprint",
+        "retries: others are no other synthesis",
+        never,
+        "tests/engine/execution/test_class_retries.py",
+    ),
+    Mutant(
+        "tool-with-impossible-retries",
+        "declared in vain: a tool with impossible retries",
+        never,
+        "tests/engine/execution/test_class_retries.py",
+    ),
+    Mutant(
+        "retried-tool-is-idempotent",
+        "retries: a side effect that is not idempotent is not repeated",
+        never,
+        "tests/engine/execution/test_class_retries.py",
+    ),
+    Mutant(
+        "synthesis-says-retries",
+        "retries: those of the synthesis go before those of the synthesizer",
+        returns("retries_of(synthesizer)"),
+        "tests/engine/execution/test_class_retries.py",
+    ),
+    Mutant(
+        "synthesizer-with-impossible-retries",
+        "declared in vain: a synthesizer with impossible retries",
+        never,
+        "tests/engine/execution/test_class_retries.py",
+    ),
+    Mutant(
+        "template-obeys-retries",
+        "retries: the template adds none of its own",
+        returns("_again(state, failed)"),
+        "tests/engine/templates/test_synthesize.py",
+    ),
+    Mutant(
+        "stub-has-retries-of-real",
+        "test kit: syntheses are repeated as those of the real synthesizer",
+        returns("None"),
+        "tests/testing/test_stubs.py",
+    ),
+    Mutant(
+        "tokens-kept-apart",
+        "tokens: input and output are kept apart",
+        dropped,
+        "tests/engine/execution/test_steps.py",
+    ),
+    Mutant(
+        "impossible-estimate",
+        "tokens: an estimate is a number of tokens",
+        never,
+        "tests/engine/execution/test_steps.py",
+    ),
+    Mutant(
+        "estimate-not-retried",
+        "tokens: an estimate that raises does not have the model asked, and paid, again",
+        becomes("raise"),
+        "tests/engine/execution/test_steps.py",
+    ),
+    Mutant(
+        "sleep-of-class-brings-nothing",
+        "sleep: what a class gets does not depend on the clock",
+        never,
+        "tests/engine/waits/test_wait.py",
+    ),
+    Mutant(
         "overrides-only-in-dry-runs",
         "overrides stand for nothing where an episode is meant, and no dry run",
         always,
@@ -2827,6 +3022,81 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/dead_letters/test_dead.py",
     ),
     Mutant(
+        "resumed-actor-woken",
+        "a pause that is over keeps no actor from being woken",
+        always,
+        "tests/engine/cluster/test_modes.py",
+    ),
+    Mutant(
+        "resumed-once", "orders: an actor that is not paused is not resumed", gives("True"), ORDERS
+    ),
+    Mutant(
+        "repeated-move-noted-once",
+        "orders: a move that is repeated is noted once",
+        gives("True"),
+        ORDERS,
+    ),
+    Mutant(
+        "order-copied-by-its-giver",
+        "orders: nodes see one when its giver is told of it",
+        dropped,
+        ORDERING,
+    ),
+    Mutant(
+        "reactor-follows-orders",
+        "orders: nodes see one whose giver has died",
+        dropped,
+        ORDERING,
+    ),
+    Mutant(
+        "node-told-once",
+        "presence: an event about a process of a node is kept once",
+        becomes('id_ = f"node.{info.name}.{id(info)}.{what}"'),
+        "tests/engine/node/test_node.py",
+    ),
+    Mutant(
+        "unannounced-stops-untold",
+        "presence: a node that was never up says nothing of itself",
+        never,
+        "tests/engine/node/test_node.py",
+    ),
+    Mutant(
+        "results-of-steps-before-given",
+        "the kit: inputs of steps are tried with results, not without",
+        never,
+        "tests/testing/test_check_workflow.py",
+    ),
+    Mutant(
+        "step-inputs-stable",
+        "the kit: an input that is another one each time is found",
+        never,
+        "tests/testing/test_check_workflow.py",
+    ),
+    Mutant(
+        "fresh-order-no-problem",
+        "doctor: an order that is given in this moment is no problem",
+        dropped,
+        "tests/vigil/test_looking.py",
+    ),
+    Mutant(
+        "lost-registry-keeps-orders",
+        "orders: nodes see them after the registry was lost",
+        dropped,
+        "tests/acceptance/test_lost_past.py",
+    ),
+    Mutant(
+        "move-is-an-order",
+        "orders: a move to other partitions is one",
+        dropped,
+        "tests/vigil/test_repartition.py",
+    ),
+    Mutant(
+        "noted-move-followed",
+        "repartition: what follows from a noted move keeps no other move waiting",
+        dropped,
+        "tests/vigil/test_repartition.py",
+    ),
+    Mutant(
         "modes-wake-no-paused",
         "a paused actor is woken by no mode of a node",
         without("compare"),
@@ -2879,6 +3149,36 @@ TABLE: Final[Sequence[Mutant]] = (
         "nodes beside each other have names of their own",
         becomes("yield True"),
         "tests/vigil/test_naming.py",
+    ),
+    Mutant(
+        "living-holder-not-succeeded",
+        "up: claims are taken over early from a dead process only",
+        without("2"),
+        "tests/engine/cluster/test_members.py",
+    ),
+    Mutant(
+        "only-reserved-names-succeed",
+        "up: claims are taken over early only under a name that a lock reserves",
+        without("1"),
+        "tests/vigil/test_up.py",
+    ),
+    Mutant(
+        "removed-folder-ends-up",
+        "up: a removed folder ends it",
+        never,
+        "tests/vigil/test_up.py",
+    ),
+    Mutant(
+        "dead-twice-ends-up",
+        "up: a server that dies again ends it",
+        never,
+        "tests/vigil/test_up.py",
+    ),
+    Mutant(
+        "misspelt-variable-told",
+        "settings: a misspelt variable is told",
+        dropped,
+        "tests/vigil/test_command_line.py",
     ),
     Mutant(
         "cooldown-holds-back", "gates: a cooldown holds other causes back", never, TABLE_OF_GATES
@@ -3777,7 +4077,10 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "ended-request-waits-for-nobody",
         "a request of an ended episode waits for nobody",
-        instead("WHERE episode.blocked_by IN ('approval', 'wait') AND", "WHERE"),
+        instead(
+            "WHERE episode.blocked_by IN ('approval', 'wait', 'nondeterministic_replay') AND",
+            "WHERE",
+        ),
         "tests/projections/test_inbox.py",
     ),
     Mutant(
@@ -4372,10 +4675,22 @@ TABLE: Final[Sequence[Mutant]] = (
         CONDUCTING,
     ),
     Mutant(
-        "cancelled-proposal-told-whole",
-        "what was proposed and is canceled before its turn is told whole",
-        dropped,
+        "settled-counted-by-writer",
+        "the outcome of an output is counted by the node that has written it, and by no other",
+        always,
         CALLED_OFF,
+    ),
+    Mutant(
+        "settled-counted-by-writer",
+        "the outcome of an output is counted",
+        never,
+        CALLED_OFF,
+    ),
+    Mutant(
+        "newcomer-overtakes-nobody",
+        "an output that was just proposed does not overtake those that were sent away before",
+        always,
+        "tests/engine/outputs/test_outputs_in_line.py",
     ),
     Mutant(
         "missing-code-leaves-instance",
@@ -5218,6 +5533,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_turns.py",
     ),
     Mutant(
+        "known-commits-folded-once",
+        "what is known of an aggregate is folded on",
+        never,
+        "tests/engine/runtime/test_turns.py",
+    ),
+    Mutant(
         "takers-read-new-only",
         "those that wait for their turn read only what is new",
         dropped,
@@ -5830,12 +6151,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
-        "word-before-failure-void",
-        "what was said before an output failed is nothing to who is asked anew",
-        never.at("1"),
-        "tests/engine/outputs/test_handle.py",
-    ),
-    Mutant(
         "word-names-round",
         "what is said about an output names its round",
         never,
@@ -5860,12 +6175,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/outputs/test_output.py",
     ),
     Mutant(
-        "word-before-failure-void",
-        "what is said once an output is tried again is not refused by the clock of a node",
-        without("call"),
-        "tests/engine/outputs/test_output.py",
-    ),
-    Mutant(
         "refused-decision-not-revived",
         "a decision that was refused is not followed when people are asked again",
         dropped,
@@ -5878,7 +6187,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/outputs/test_handle.py",
     ),
     Mutant(
-        "put-off-still-cancellable",
+        "retry-begins-round",
         "an output that is put off and tried at once can still be canceled",
         always,
         "tests/engine/outputs/test_output.py",
@@ -6680,6 +6989,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/testing/test_quiet.py",
     ),
     Mutant(
+        "chosen-log-lines-kept",
+        "a test shows log lines as its user has configured them",
+        gives("(_only_warnings, *PLAIN)"),
+        "tests/testing/test_quiet.py",
+    ),
+    Mutant(
         "no-line-below-warning",
         "a test prints no line below a warning",
         becomes("$it and (not event)").at("compare"),
@@ -6741,6 +7056,129 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_lapses.py",
     ),
     Mutant(
+        "bare-decorator-told",
+        "mistakes: a decorator without parentheses is told",
+        never,
+        MISTAKES,
+    ),
+    Mutant(
+        "stray-option-told",
+        "mistakes: an option that there is not is told, with the one that was meant",
+        never,
+        MISTAKES,
+    ),
+    Mutant(
+        "state-is-no-strategy",
+        "mistakes: a class that is no strategy is told",
+        never,
+        MISTAKES,
+    ),
+    Mutant(
+        "method-of-ctx-exists",
+        "mistakes: a method that ctx has not is found",
+        never,
+        MISTAKES,
+    ),
+    Mutant(
+        "arguments-of-ours-exist",
+        "mistakes: arguments that do not fit are found",
+        never,
+        MISTAKES,
+    ),
+    Mutant(
+        "check-finds-files-read",
+        "mistakes: a file that a function reads is found",
+        dropped,
+        MISTAKES,
+    ),
+    Mutant(
+        "own-vigil-file-told",
+        "mistakes: a file called vigil.py is told",
+        becomes("PACKAGES"),
+        MISTAKES,
+    ),
+    Mutant(
+        "meant-name-told",
+        "mistakes: what was meant is on the line of an error",
+        never,
+        "tests/engine/usercode/test_call.py",
+    ),
+    Mutant(
+        "hint-asks-objects-of-users",
+        "mistakes: an object of a user that cannot be asked is no error of ours",
+        uncaught,
+        "tests/engine/usercode/test_call.py",
+    ),
+    Mutant(
+        "unawaited-has-no-value",
+        "functions: a call that is not awaited has no value",
+        becomes("pass"),
+        "tests/engine/functions/test_functions.py",
+    ),
+    Mutant(
+        "asleep-shows-until-when",
+        "client: an episode that sleeps is shown with the end of its sleep",
+        never,
+        "tests/client/test_episodes.py",
+    ),
+    Mutant(
+        "told-before-events-not-again",
+        "gates: what was told before the stream of events was made is not told again",
+        gives("datetime.min.replace(tzinfo=UTC)"),
+        "tests/engine/operations/test_rebuild_gates.py",
+    ),
+    Mutant(
+        "position-noted-for-good",
+        "gates: a lost position is noticed though all events are gone by age",
+        dropped,
+        "tests/engine/operations/test_rebuild_gates.py",
+    ),
+    Mutant(
+        "noted-position-looked-for",
+        "gates: a position that was noted is missed by whoever looks for losses",
+        never,
+        "tests/streams/jetstream/test_past.py",
+    ),
+    Mutant(
+        "interrupted-call-ends",
+        "client: an interrupted call has ended before the interruption goes on",
+        dropped,
+        SYNC_CLIENT,
+    ),
+    Mutant(
+        "closed-client-ends-calls",
+        "client: what other threads still call ends when the client is closed",
+        dropped,
+        SYNC_CLIENT,
+    ),
+    Mutant("client-not-forked", "client: none outlives a fork", never, SYNC_CLIENT),
+    Mutant(
+        "own-thread-not-awaited",
+        "client: a call from its own thread is refused",
+        never,
+        SYNC_CLIENT,
+    ),
+    Mutant(
+        "servers-awaited-apart",
+        "client: rows do not wait for a log that is away",
+        gives("self._log_turn"),
+        CONNECTIONS,
+    ),
+    Mutant("closed-client-opens-nothing", "client: a closed one opens nothing", never, CONNECTIONS),
+    Mutant("client-of-one-loop", "client: it is of one event loop", never, CONNECTIONS),
+    Mutant(
+        "bad-name-is-mistake",
+        "client: a name that no event can have is a mistake",
+        becomes("error"),
+        CONNECTIONS,
+    ),
+    Mutant(
+        "unknown-status-is-mistake",
+        "client: a status that there is not is a mistake",
+        never,
+        CONNECTIONS,
+    ),
+    Mutant(
         "missing-names-told-at-start",
         "names: a node that starts tells those that do not exist",
         dropped,
@@ -6786,7 +7224,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "announced-side-effect-made",
         "functions: another side effect than the announced one is not made",
         never,
-        "tests/engine/functions/test_replay.py",
+        OTHER_VALUES,
     ),
     Mutant(
         "engine-errors-uncatchable",
@@ -7577,10 +8015,82 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
-        "gone-tool-named",
-        "a tool that is gone is named as the reason",
-        becomes("$0 is not None"),
-        "tests/engine/functions/test_replay.py",
+        "gone-tool-parks",
+        "parked: a call under way whose tool is gone waits for the tool",
+        never,
+        PARKED,
+    ),
+    Mutant(
+        "code-tried-once",
+        "parked: code that was tried is not tried again",
+        without("1"),
+        PARKED,
+    ),
+    Mutant(
+        "parked-no-longer-by-trying",
+        "parked: who is tried again waits no longer for that",
+        dropped,
+        PARKED,
+    ),
+    Mutant(
+        "parked-until-its-time",
+        "parked: an episode fails when its time is over",
+        dropped,
+        PARKED,
+    ),
+    Mutant(
+        "tried-code-hands-back",
+        "parked: a node whose code was tried leaves the episode to others",
+        never,
+        PARKED,
+    ),
+    Mutant(
+        "differing-replay-records-nothing",
+        "parked: a run that differs records nothing",
+        never,
+        PARKED,
+    ),
+    Mutant(
+        "strict-replay-same-values",
+        "functions: a strict replay wants the recorded values",
+        without("0"),
+        OTHER_VALUES,
+    ),
+    Mutant(
+        "other-values-told-once",
+        "functions: one line tells of records that stand for other values",
+        always,
+        OTHER_VALUES,
+    ),
+    Mutant(
+        "approved-plan-stands",
+        "functions: an approval stands for its plan alone",
+        returns("True"),
+        OTHER_VALUES,
+    ),
+    Mutant(
+        "awaited-ref-stands",
+        "functions: a signal stands for its reference alone",
+        returns("True"),
+        OTHER_VALUES,
+    ),
+    Mutant(
+        "laned-waits-less-for-code",
+        "parked: an episode holds its place in the lane no longer for code that is gone",
+        never,
+        "tests/engine/execution/test_parked.py",
+    ),
+    Mutant(
+        "parked-codes-max",
+        "parked: as many digests of code are kept as are allowed",
+        gives("$it.value"),
+        "tests/engine/waits/test_parked_rules.py",
+    ),
+    Mutant(
+        "fork-gone-on-parks",
+        "parked: a fork that has gone on is told what any episode is",
+        returns("False"),
+        "tests/engine/execution/test_parked.py",
     ),
     Mutant(
         "told-to-fork-earlier",
@@ -7847,10 +8357,22 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/triggers/test_timers.py",
     ),
     Mutant(
+        "fired-attempts-hold",
+        "fires: the limit of crashes that is asked for holds",
+        becomes("return declared"),
+        "tests/engine/execution/test_takeover.py",
+    ),
+    Mutant(
         "unapplied-revision-refused",
         "fires: a revision that was never applied is refused",
         never,
         "tests/vigil/test_fire.py",
+    ),
+    Mutant(
+        "short-id-unique",
+        "ids: an id in a table is long enough to tell it from those beside it",
+        gives("id_[:8]"),
+        "tests/vigil/test_columns.py",
     ),
     Mutant(
         "ambiguous-id-refused",
@@ -8028,5 +8550,318 @@ TABLE: Final[Sequence[Mutant]] = (
         "rows: refusals that are over a day old are deleted",
         never,
         REFUSAL_ROWS,
+    ),
+    Mutant(
+        "child-announced-once",
+        "a child is announced once, however often its parent runs",
+        always,
+        CHILDREN,
+    ),
+    Mutant(
+        "waiting-branches-not-counted",
+        "branches that only wait for a child are no branches of the limit",
+        gives("len(works)"),
+        CHILDREN,
+    ),
+    Mutant(
+        "children-before-people",
+        "people are asked once no child runs any more",
+        gives("self._resting.values()"),
+        CHILDREN,
+    ),
+    Mutant(
+        "child-payload-max",
+        "a payload that is too large fails at the line of the call",
+        dropped,
+        CHILDREN,
+    ),
+    Mutant(
+        "failed-child-raises",
+        "a child that fails raises where it was awaited",
+        never,
+        CHILDREN,
+    ),
+    Mutant(
+        "child-of-unknown-actor-refused",
+        "a child of an actor that the node lacks fails its call",
+        never,
+        CHILDREN,
+    ),
+    Mutant(
+        "child-of-unknown-expectation",
+        "a child of an expectation that the node lacks fails its call",
+        never,
+        CHILDREN,
+    ),
+    Mutant("child-hops-cap", "a chain of children ends", never, CHILDREN),
+    Mutant("child-hop", "a child is one hop further from the outside", gives("0"), CHILDREN),
+    Mutant("children-max", "an episode waits for so many children", never, CHILDREN),
+    Mutant(
+        "child-within-parents-budget",
+        "a child gets no more than its parent has left",
+        returns("declared"),
+        CHILDREN,
+    ),
+    Mutant("dry-parent-dry-child", "the child of a dry run is one", dropped, CHILDREN),
+    Mutant(
+        "fork-parent-hears-nothing",
+        "the end of a fork of a child is told to no parent",
+        without("1"),
+        "tests/engine/reactor/test_follow_up.py",
+    ),
+    Mutant("fork-has-no-parent", "a fork of a child has no parent", never, CHILDREN),
+    Mutant(
+        "child-recorded-while-blocked",
+        "the end of a child is recorded while its parent waits for children",
+        never,
+        CHILDREN,
+    ),
+    Mutant(
+        "group-of-children-wakes-once",
+        "a parent that waits for many children goes on once all have ended",
+        always,
+        CHILDREN,
+    ),
+    Mutant("child-time-counts", "the time of a child counts", gives("used_ms"), CHILDREN),
+    Mutant(
+        "child-turns-count",
+        "the turns of a child count",
+        gives("episode.turns_used + step.is_turn"),
+        CHILDREN,
+    ),
+    Mutant(
+        "child-told-of-holder",
+        "a child that may not overlap ends, so that its parent hears of it",
+        gives("isinstance(opened.trigger, ManualTrigger)"),
+        CHILDREN,
+    ),
+    Mutant(
+        "dropped-child-told",
+        "a child without a place in the lane ends, so that its parent hears of it",
+        never,
+        CHILDREN,
+    ),
+    Mutant(
+        "dropped-child-told-first",
+        "a child without a place says so, though it holds a subject",
+        dropped,
+        CHILDREN,
+    ),
+    Mutant(
+        "unknown-child-told",
+        "a child that no node can open ends, so that its parent hears of it",
+        never,
+        CHILDREN,
+    ),
+    Mutant(
+        "ended-parents-child-not-run",
+        "a child that is not open when its parent has ended is not run",
+        returns("False"),
+        CHILDREN,
+    ),
+    Mutant(
+        "parents-end-cancels-children",
+        "the end of a parent cancels its children",
+        dropped,
+        CHILDREN,
+    ),
+    Mutant(
+        "earlier-ended-children-seen",
+        "children that have ended before their parent waits for them are seen",
+        dropped,
+        CHILDREN,
+    ),
+    Mutant(
+        "block-goes-on-after-child",
+        "an episode waits on after the end of one child of several",
+        never,
+        CHILDREN,
+    ),
+    Mutant(
+        "parent-between-children-no-turn",
+        "an episode that waits for more children needs no place in the lane",
+        gives("False"),
+        CHILDREN,
+    ),
+    Mutant(
+        "large-child-result-stored",
+        "a large result of a child is in the object store",
+        always,
+        CHILDREN,
+    ),
+    Mutant(
+        "announced-child-no-row",
+        "rows: an announced child is no step",
+        after("self._put(announced(event, **place))"),
+        "tests/projections/test_rows.py",
+    ),
+    Mutant(
+        "lost-position-stops-stack",
+        "losses: without its position, a reactor publishes nothing from the beginning",
+        never,
+        REBUILDING,
+    ),
+    Mutant(
+        "position-written-before-fence",
+        "losses: a reactor that dies with its first event has lost no position",
+        dropped,
+        REBUILDING,
+    ),
+    Mutant(
+        "other-streams-events-no-position",
+        "a lost position follows from events of its stream alone",
+        never,
+        REBUILDING,
+    ),
+    Mutant(
+        "event-beyond-stream-no-position",
+        "a lost position is never beyond its stream",
+        never,
+        REBUILDING,
+    ),
+    Mutant(
+        "last-batch-carried-out-again",
+        "what was carried out in part is carried out whole",
+        gives("self.newest"),
+        REBUILDING,
+    ),
+    Mutant(
+        "rebuilt-position-publishes-once",
+        "what was published in part is not published twice",
+        gives("[*events]"),
+        REBUILDING,
+    ),
+    Mutant(
+        "rebuilt-moved-commits-not-told",
+        "what came with a stream is not published again",
+        never,
+        REBUILDING,
+    ),
+    Mutant(
+        "rebuilt-key-replaces-none",
+        "a key of the gates that stands is newer than what is made anew",
+        gives("None").at("after"),
+        REBUILDING,
+    ),
+    Mutant(
+        "rebuilt-position-comes-last",
+        "a reactor goes on where its last event was",
+        dropped,
+        REBUILDING,
+    ),
+    Mutant(
+        "copy-follows-from-nothing",
+        "a copy of an event says nothing about a reactor",
+        becomes("{EVENT_ID_HEADER}").at("value.left"),
+        REBUILDING,
+    ),
+    Mutant(
+        "rebuilt-ended-instance-holds-nothing",
+        "lost gates: what has ended holds nothing",
+        dropped,
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-ended-episode-holds-nothing",
+        "lost gates: an episode that has ended holds nothing",
+        gives("self._open.get(id_, (None, None))"),
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-node-breaker-left-out",
+        "lost gates: the breaker of one node is none of the cluster",
+        never,
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-closed-breaker-closed",
+        "lost gates: a breaker that has closed is not open",
+        dropped,
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-breaker-reset-since",
+        "lost gates: a breaker that people had closed is not open",
+        gives("False"),
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-cooldown-over",
+        "lost gates: a cooldown that is over does not begin again",
+        always,
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-cooldown-of-live-cause",
+        "lost gates: dry runs, forks and refused causes begin no cooldown",
+        never,
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-cooldown-of-newest",
+        "lost gates: the newest cause has the cooldown",
+        always,
+        REMEMBERED,
+    ),
+    Mutant(
+        "rebuilt-follower-waits",
+        "lost gates: who waits does not hold",
+        gives("(newest, '')"),
+        REMEMBERED,
+    ),
+    Mutant(
+        "tick-cools-nothing",
+        "a tick begins no cooldown",
+        gives("expectation.cooldown_s"),
+        "tests/engine/triggers/test_cooldown.py",
+    ),
+    Mutant(
+        "loss-missing-position-found",
+        "losses: gates without the position of a reactor are one",
+        never,
+        PAST,
+    ),
+    Mutant(
+        "loss-marked-until-accepted",
+        "losses: nothing starts before all of an acceptance is done",
+        never,
+        PAST,
+    ),
+    Mutant(
+        "lost-gates-rebuilt",
+        "losses: the gates are made anew once a person agrees",
+        gives("{}"),
+        LOST_GATES,
+    ),
+    Mutant(
+        "nul-in-statement-refused",
+        "rows: a statement with a NUL byte is refused, and the server is not away",
+        never,
+        "tests/projections/test_reader.py",
+    ),
+    Mutant("sent-signal-checked", "client: a signal is checked first", dropped, CONNECTIONS),
+    Mutant(
+        "unknown-actor-not-drained",
+        "client: an actor that nobody knows is not drained",
+        dropped,
+        "tests/client/test_actors.py",
+    ),
+    Mutant(
+        "tail-of-possible-names",
+        "client: events are followed by names that events can have",
+        dropped,
+        "tests/client/test_events.py",
+    ),
+    Mutant(
+        "empty-note-is-mistake",
+        "client: a note says something",
+        never,
+        CONNECTIONS,
+    ),
+    Mutant(
+        "tail-of-another-stream-ends",
+        "client: events are not followed in a stream that is another one by now",
+        never,
+        "tests/client/test_events.py",
     ),
 )

@@ -57,7 +57,7 @@ OPTIONS: Final = (
 )
 """Plugins that were imported before the fork are not rewritten."""
 
-WHOLE: Final = {"VIGIL_TEST_MOMENTS": "all", "SIM_SEEDS": "250"}
+WHOLE: Final = {"VIGIL_TEST_SIZE": "moments worlds=250"}
 """A mutant may show at one moment of a story only, or in few worlds."""
 
 OF_OTHERS: Final = (

@@ -150,6 +150,9 @@ def _of_other(
                 yield from events
             case Kind.DEFINITION:
                 yield from follow_up.of_definition(record)
+            case Kind.ORDER:
+                told_of_order = follow_up.of_order(record, key=key)
+                yield from (each for each in told_of_order if isinstance(each, PublicEvent))
             case Kind.DEAD:
                 letter, told = follow_up.of_dead_letter(letter, record, key=key)
                 yield from told

@@ -1,4 +1,4 @@
-"""Vigil: an event-sourced engine for autonomous actors. Apps import from here, and nowhere else.
+"""Vigil: operational checks that survive crashes. Apps import from here, and nowhere else.
 
     from vigil import Actor, App, event                 what an app declares, and what it calls
     from vigil.adapters import Webhook, env             outputs as requests, mails, messages
@@ -6,13 +6,14 @@
     from vigil.templates import dispatch                strategies made from a configuration
     from vigil.definitions import read, to_actor        actors and workflows defined as data
     from vigil.histories import load, replay            journals of episodes, replayed in a test
+    from vigil import Client                            what the commands do, as calls
     from vigil.queries import episodes, timeline        the tables, from a program
     from vigil.testing import memory_ports              what tests need
 
 Each name is imported when it is first used, so that `import vigil` costs next to nothing, and the
 parts of the command line that need no engine do not load one:
 
-    __main__ ──▶ commands ──▶ asking (requests and questions)   ──▶ engine | projections ──▶ streams
+    __main__ ──▶ commands ──▶ client ──▶ asking (requests, questions) ──▶ engine | projections
                          ├──▶ serving (nodes, projectors, servers)
                          └──▶ printing (tables, JSON)
 
@@ -34,12 +35,14 @@ from vigil.public import public
 if TYPE_CHECKING:
     from engine.app.actions import (
         Action,
+        Retries,
         Step,
         approval,
         checkpoint,
         converge,
         done,
         observe,
+        sleep,
         synthesize,
         tool_call,
         wait,
@@ -65,8 +68,8 @@ if TYPE_CHECKING:
         OutputAdapter,
         Outputs,
         OutputView,
-        Retries,
         Route,
+        bucket,
         output,
         propose_output,
     )
@@ -123,6 +126,7 @@ if TYPE_CHECKING:
     from streams.jetstream import connect
     from streams.json import JsonObject
     from streams.layout import Kind
+    from streams.model.children import EpisodeResult
     from streams.model.events import StepKind
     from streams.model.findings import Finding, FindingIntent, FindingOutcome
     from streams.model.outputs import OutputIntent
@@ -131,6 +135,7 @@ if TYPE_CHECKING:
         AdaptiveBudget,
         Budget,
         CloudEvent,
+        EpisodeTrigger,
         EventTrigger,
         ManualTrigger,
         Mode,
@@ -142,33 +147,41 @@ if TYPE_CHECKING:
     from streams.ports.all import Ports
     from streams.ports.domain_events import DomainEvent
     from streams.subjects import Stack
+    from vigil.client.client import Client
+    from vigil.client.events import PublishReceipt
+    from vigil.client.page import Page
+    from vigil.client.sync import SyncClient
+    from vigil.errors import Mistake, NotFound, PastLost, ServerAway, Trouble, VigilError
 
 __all__ = [
     "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "ApprovalTarget", "BadAdapter",
     "BadDefinition", "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget",
-    "CallContext", "CallFailed", "CallTimeout", "CloudEvent", "Context", "ConvergeResult",
-    "DeclarationError", "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeView",
-    "Escalation", "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
-    "FindingOutcome", "Findings", "FunctionContext", "FunctionTool", "InvalidAction",
-    "InvalidFinding", "InvalidOutput", "JsonObject", "Kind", "ManualTrigger", "Mode", "Node",
-    "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Ports",
-    "Refused", "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Stack", "StateSchema",
-    "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer",
-    "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "Unheard", "UnknownOutcome",
-    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "by_event",
+    "CallContext", "CallFailed", "CallTimeout", "Client", "CloudEvent", "Context", "ConvergeResult",
+    "DeclarationError", "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeResult",
+    "EpisodeTrigger", "EpisodeView", "Escalation", "EventTrigger", "Exhausted", "Expectation",
+    "Failure", "Finding", "FindingIntent", "FindingOutcome", "Findings", "FunctionContext",
+    "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
+    "ManualTrigger", "Mistake", "Mode", "Node", "NotFound", "Orphan", "OutputAdapter",
+    "OutputIntent", "OutputView", "Outputs", "Overrides", "Page", "PastLost", "Ports",
+    "PublishReceipt", "Refused", "Retries", "Route", "ScheduleTrigger", "ServerAway",
+    "ServiceLevel", "Stack", "StateSchema", "Step", "StepKind", "StepTaken", "Strategy",
+    "StrategyError", "SyncClient", "Synthesis", "Synthesizer", "Tool", "ToolBreaker", "ToolFailed",
+    "Trigger", "Trouble", "Unavailable", "Unheard", "UnknownOutcome", "VigilError", "Window",
+    "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket", "by_event",
     "by_payload", "by_value", "cancel", "cancel_output", "cancel_related", "cancel_workflow",
     "checkpoint", "clear_finding", "connect", "converge", "cron", "decide_request", "done",
     "enriched", "escalate", "event", "every", "exists", "findings_of", "fire", "fork", "ge", "gt",
     "in_", "le", "lt", "manual", "missing", "ne", "observe", "output", "overrides",
     "propose_output", "raise_finding", "read_beginning", "reconcile", "report", "resolve",
-    "resume_workflow", "retry", "retry_output", "retrying", "settle", "start_workflow",
+    "resume_workflow", "retry", "retry_output", "retrying", "settle", "sleep", "start_workflow",
     "synthesize", "tool", "tool_call", "update_finding", "wait", "why_output_unheard",
     "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
     "engine.app.actions": (
-        "Action Step approval checkpoint converge done observe synthesize tool_call wait"
+        "Action Retries Step approval checkpoint converge done observe sleep synthesize tool_call"
+        " wait"
     ),
     "engine.app.actor": "Actor Expectation",
     "engine.app.app": "App Orphan",
@@ -181,7 +194,7 @@ _HOMES: Final = {
     ),
     "engine.app.function_tool": "FunctionTool tool",
     "engine.app.outputs": (
-        "DeliveryFailed OutputAdapter OutputView Outputs Retries Route output propose_output"
+        "DeliveryFailed OutputAdapter OutputView Outputs Route bucket output propose_output"
     ),
     "engine.app.strategy": "ConvergeResult StepTaken Strategy abort report retry",
     "engine.app.tools": (
@@ -216,15 +229,21 @@ _HOMES: Final = {
     "streams.subjects": "Stack",
     "streams.errors": "Unavailable UnknownOutcome",
     "streams.json": "JsonObject",
+    "streams.model.children": "EpisodeResult",
     "streams.model.events": "StepKind",
     "streams.model.findings": "Finding FindingIntent FindingOutcome",
     "streams.model.outputs": "OutputIntent",
     "streams.model.service_levels": "ServiceLevel",
     "streams.model.triggers": (
-        "AdaptiveBudget Budget CloudEvent EventTrigger ManualTrigger Mode Overrides "
-        "ScheduleTrigger Trigger WorkflowTrigger"
+        "AdaptiveBudget Budget CloudEvent EpisodeTrigger EventTrigger ManualTrigger Mode "
+        "Overrides ScheduleTrigger Trigger WorkflowTrigger"
     ),
     "streams.ports.domain_events": "DomainEvent",
+    "vigil.client.client": "Client",
+    "vigil.client.events": "PublishReceipt",
+    "vigil.client.page": "Page",
+    "vigil.client.sync": "SyncClient",
+    "vigil.errors": "Mistake NotFound PastLost ServerAway Trouble VigilError",
 }
 """Module → the public names that it has."""
 

@@ -1,19 +1,28 @@
-"""What can go wrong at the command line, and what the operator should do about it.
+"""What can go wrong for a command or a client, and what the caller should do about it.
 
 VigilError
-├── Mistake    cannot work as it was typed or set     exit 2: change the command or the setting
-└── Trouble    the surroundings do not play along     exit 1: start a server, look again
+├── Mistake          cannot work as it was called or set  exit 2: change the call or the setting
+└── Trouble          the surroundings do not play along   exit 1: look at what has happened
+    ├── NotFound     nothing has that id, name or key     look which there are
+    ├── ServerAway   NATS or Postgres does not answer     start it, and make the same call again
+    └── PastLost     the stack's log has lost its past    exit 4: a person decides how to go on
+
+Any call of a client may raise `ServerAway`; it may have happened, and is safe to repeat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from projections.errors import BadSchema, PostgresUnavailable, ProjectionError, QueryRefused
-from streams.errors import BadName, StreamError, TooLarge, Unreachable
+from streams.errors import BadName, StreamError, TooLarge, Unavailable, Unreachable
 from streams.model.losses import LogLost
+
+if TYPE_CHECKING:
+    from engine.errors import EngineError
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISTAKE: Final = 2
@@ -32,9 +41,14 @@ class VigilError(Exception):
 
     exit_code: ClassVar[int] = EXIT_TROUBLE
 
+    def __init__(self, says: str, *, remedy: str = "") -> None:
+        super().__init__(f"{says}; {remedy}" if remedy else says)
+        self.remedy = remedy
+        """What to do about it, in words; empty: the message says all that is known."""
+
 
 class Mistake(VigilError):
-    """What was typed or set cannot work."""
+    """What was called, typed or set cannot work."""
 
     exit_code = EXIT_MISTAKE
 
@@ -43,14 +57,77 @@ class Trouble(VigilError):
     """Something around us is missing, away or not as it must be."""
 
 
+class NotFound(Trouble):
+    """Nothing in the stack has that id, name or key."""
+
+
+class ServerAway(Trouble):
+    """NATS or Postgres did not answer. What was asked for may have happened."""
+
+
+class PastLost(Trouble):
+    """A stream of the stack has lost its past: nothing is written until a person has decided."""
+
+    exit_code = EXIT_LOST
+
+
 EXPECTED: Final = (VigilError, StreamError, ProjectionError, OSError)
 """What ends a command with one line. Anything else is a bug, and shows its traceback."""
 
 SERVERS_REMEDY: Final = (
-    "; `vigil up` brings servers of its own, `vigil doctor` shows which are looked for and why"
+    "`vigil up` brings servers of its own, `vigil doctor` shows which are looked for and why"
 )
 
 _MISTAKES: Final = (BadName, TooLarge, QueryRefused, BadSchema)
+
+_UNREACHED: Final = (Unreachable, PostgresUnavailable)
+
+
+@contextmanager
+def told(about: str = "") -> Iterator[None]:
+    """Turn errors of the log, the rows and the engine into those of a client.
+
+    A refusal by the engine names `about`, unless that is empty.
+    """
+    try:
+        yield
+    except VigilError:
+        raise
+    except (StreamError, ProjectionError) as error:
+        raise _told(error) from error
+    except _of_engine() as error:
+        raise _told_by_engine(error, about) from error
+
+
+def _of_engine() -> type[EngineError]:
+    """Return the errors of the engine, which is loaded only once something was raised."""
+    from engine.errors import EngineError
+
+    return EngineError
+
+
+def _told_by_engine(error: EngineError, about: str) -> VigilError:
+    from engine.errors import BadRequest, NoFinding, Refused, Rejected
+
+    match error:
+        case BadRequest():
+            return Mistake(str(error))
+        case NoFinding():
+            return NotFound(str(error))
+        case Refused() | Rejected():
+            return Trouble(f"{about}: {error}" if about else str(error))
+        case _:
+            return Trouble(str(error))
+
+
+def _told(error: StreamError | ProjectionError) -> VigilError:
+    if isinstance(error, _UNREACHED):
+        return ServerAway(str(error), remedy=SERVERS_REMEDY)
+    if isinstance(error, Unavailable):
+        return ServerAway(str(error))
+    if isinstance(error, LogLost):
+        return PastLost(str(error))
+    return Mistake(str(error)) if isinstance(error, _MISTAKES) else Trouble(str(error))
 
 
 def exit_code(error: Exception) -> int:
@@ -69,7 +146,7 @@ def one_line(error: Exception) -> str:
 
 def remedy(error: Exception) -> str:
     """Return what to add to `error`, if there is more to do about it than it names."""
-    return SERVERS_REMEDY if isinstance(error, Unreachable | PostgresUnavailable) else ""
+    return f"; {SERVERS_REMEDY}" if isinstance(error, _UNREACHED) else ""
 
 
 def only_error(group: ExceptionGroup[Exception]) -> Exception | None:

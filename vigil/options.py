@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
@@ -16,17 +15,11 @@ from vigil import settings
 from vigil.errors import Mistake, Trouble
 from vigil.settings import Config
 
-WAIT_S: Final = 3_600.0
-"""How long `--wait` waits for the ends of episodes by default, in seconds."""
-
-DECISION_S: Final = 30.0
-"""How long commands wait by default until a request is on the journal, in seconds."""
+WAIT_S: Final = settings.WAIT_S
+DECISION_S: Final = settings.DECISION_S
 
 PAST_S_MAX: Final = 3_660 * 86_400
 """Longest time ago that can be given as a duration, in seconds: ten years."""
-
-BY_CHARS_MAX: Final = 200
-"""Longest name of a person that is kept."""
 
 
 def _checked_limit(limit: int) -> int:
@@ -49,6 +42,9 @@ IsLatest: TypeAlias = Annotated[
     bool, Option("--latest", help="Instead of an id: the episode that was opened last.")
 ]
 IsJson: TypeAlias = Annotated[bool, Option("--json", help="Print JSON, for programs.")]
+IsWide: TypeAlias = Annotated[
+    bool, Option("--wide", help="Print ids, times and texts in full, and every column.")
+]
 Limit: TypeAlias = Annotated[
     int, Option(min=1, callback=_checked_limit, help="Most rows to print.")
 ]
@@ -82,7 +78,7 @@ OverridesText: TypeAlias = Annotated[
     Option(
         "--overrides",
         help="Results that a dry run uses instead of calling tools: a JSON object with tools,"
-        " synthesis, persist_findings; @FILE, or - for standard input.",
+        " failures, synthesis, persist_findings; @FILE, or - for standard input.",
     ),
 ]
 IsWaitingForEnd: TypeAlias = Annotated[
@@ -103,14 +99,30 @@ def config(ctx: typer.Context, **known: object) -> Config:
     return settings.read({**given(ctx), **known})
 
 
+def app_name(ctx: typer.Context, typed: str | None, *, flag: str = "--app") -> tuple[str, str]:
+    """Return the name of the app in force, and who named it: `typed`, else the settings.
+
+    Raises `Mistake` if nobody names one.
+    """
+    if typed is not None:
+        return typed, flag
+    found = config(ctx)
+    if not found.settings.app:
+        place = flag or "the app"
+        raise Mistake(
+            f'which app? give {place}, such as watch:app; or write app = "watch:app" into'
+            f" {settings.FILE}, or set {settings.PREFIX}APP"
+        )
+    origin = found.origins["app"]
+    is_variable = origin == settings.ENVIRONMENT
+    return found.settings.app, f"{settings.PREFIX}APP" if is_variable else f"{origin}: app ="
+
+
 def who(config: Config, by: str | None) -> str:
     """Return the person who gives a command: `by`, else the user name, else this program's."""
     if by is not None and not by.strip():
         raise Mistake("--by: give a name, or leave it out")
-    try:
-        return (by or getpass.getuser())[:BY_CHARS_MAX]
-    except (KeyError, OSError):  # A container may run as a number that has no name.
-        return config.node
+    return by[: settings.BY_CHARS_MAX] if by else settings.user(config)
 
 
 def stranger_hint(approvers: Collection[str], by: str) -> str:

@@ -50,12 +50,15 @@ def shadowing_in(folder: str) -> str:
     """Return what in `folder` would hide a package of ours, and what to do; empty: nothing."""
     if realpath(folder) == ROOT:
         return ""
-    for name in PACKAGES:
+    for name in (*PACKAGES, "vigil"):  # guard: own-vigil-file-told
         spec = PathFinder.find_spec(name, [folder])
+        if spec is None:
+            continue
         place = join(folder, name)
-        if spec is not None and (
-            spec.origin is not None or any(each.endswith(".py") for each in listdir(place))
-        ):
+        is_file = spec.origin is not None and not spec.submodule_search_locations
+        if is_file:
+            place = f"{place}.py"
+        if spec.origin is not None or any(each.endswith(".py") for each in listdir(place)):
             return _problem(name, place)
     return ""
 

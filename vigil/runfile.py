@@ -66,6 +66,11 @@ def announced(folder: Path, settings: Mapping[str, str]) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
+def remove() -> None:
+    """Tell other terminals that nothing runs in this folder any more."""
+    PATH.unlink(missing_ok=True)
+
+
 def read(path: Path) -> Mapping[str, object]:
     """Return the settings in the run file at `path`; none if nobody runs."""
     try:
@@ -73,10 +78,11 @@ def read(path: Path) -> Mapping[str, object]:
     except (FileNotFoundError, tomllib.TOMLDecodeError):
         return {}
     pid = said.pop("pid", 0)
-    return said if isinstance(pid, int) and pid and _lives(pid) else {}
+    return said if isinstance(pid, int) and pid and lives(pid) else {}
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Return whether a process of this machine has this id: also one that is stopped."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

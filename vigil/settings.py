@@ -7,11 +7,12 @@ The first that has one wins. A key of `vigil.toml` is the variable's name in sma
 
 from __future__ import annotations
 
+import getpass
 import os
 import platform
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,6 +32,26 @@ from vigil.errors import Mistake
 
 FILE: Final = "vigil.toml"
 PREFIX: Final = "VIGIL_"
+ENVIRONMENT: Final = "environment"
+"""Where a setting comes from that a variable has."""
+
+LIKENESS: Final = 0.9
+"""How like a setting a variable must be to be taken for a misspelt one, as `difflib` measures it.
+VIGIL_NDOE is 0.9 like VIGIL_NODE; VIGIL_NATS_URL_FILE is 0.85 like VIGIL_NATS_URL, and is not."""
+
+
+WAIT_S: Final = 3_600.0
+"""How long to wait by default for the ends of episodes, if they are waited for, in seconds."""
+
+ROLLOUT_S: Final = 10.0
+"""How long to wait by default until nodes have said what they make of a definition, in seconds."""
+
+DECISION_S: Final = 30.0
+"""How long to wait by default until a request is on the journal, in seconds."""
+
+BY_CHARS_MAX: Final = 200
+"""Longest name of a person that is kept."""
+
 NODE_NAME_CHARS_MAX: Final = 64
 """Longest name of a node, as `streams.tokens.name` has it."""
 
@@ -78,6 +99,9 @@ def listed(text: str) -> list[str]:
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may choose."""
 
+    app: str = ""
+    """The app that a node runs, such as `watch:app`: module and attribute, looked up in the current
+    folder."""
     nats_url: str = "nats://127.0.0.1:4222"
     """One server, or several of a cluster, separated by commas."""
     nats_creds: str = ""
@@ -135,20 +159,25 @@ class Config:
     node: str
     serves: tuple[Stack, ...]
     """The other stacks whose episodes a node runs."""
+    is_node_reserved: bool = False
+    """Whether a lock says that no other process has the node's name."""
 
 
-def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
+def read(
+    given: Mapping[str, object], *, folder: Path | None = None, given_as: str = "flag"
+) -> Config:
     """Return the settings in force, where `given` are those of the command line.
 
     Args:
         given: setting → value; one that is None was not given.
+        given_as: what an error calls one of them.
         folder: where `vigil.toml` and `.vigil/` are looked for; the current one by default.
 
     Raises `Mistake` for a setting that cannot work, or is not known; it names it and its place.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(DEFAULTS, "default")
-    for place, said in _layers(given, folder or Path()):
+    for place, said in _layers(given, folder or Path(), given_as):
         fresh = {key: value for key, value in said.items() if key not in values}
         values |= fresh
         origins |= dict.fromkeys(fresh, place)
@@ -177,6 +206,24 @@ def read_each(given: Mapping[str, object], stacks: str) -> list[Config]:
     return [read({**given, "stack": name}) for name in names]  # guard: node-of-own-stack
 
 
+def misspelt(environ: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each variable that is nearly one of ours; VIGIL_MODEL is somebody's."""
+    ours = {PREFIX + key.upper() for key in DEFAULTS}
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in ours:
+            for near in get_close_matches(name, ours, n=1, cutoff=LIKENESS):
+                if not name.startswith(near):
+                    yield f"{name} is no setting, and is ignored; did you mean {near}?"
+
+
+def user(config: Config) -> str:
+    """Return who gives orders if nobody is named: the user, or what this program is called."""
+    try:
+        return getpass.getuser()[:BY_CHARS_MAX]
+    except (KeyError, OSError):  # A container may run as a number that has no name.
+        return config.node
+
+
 def shown(key: str, value: object) -> str:
     """Return the setting as it may be shown: without users, passwords and tokens."""
     said = "" if value is None else str(value)
@@ -196,13 +243,15 @@ def host_name(*, room_for: str) -> str:
     return host[: NODE_NAME_CHARS_MAX - SIBLING_CHARS - len(room_for)]
 
 
-def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
+def _layers(
+    given: Mapping[str, object], folder: Path, given_as: str
+) -> list[tuple[str, Mapping[str, Any]]]:
     flagged = {key: value for key, value in given.items() if value is not None}
     said = {name.upper(): value for name, value in os.environ.items() if value}
     variables = {key: said[name] for key in DEFAULTS if (name := PREFIX + key.upper()) in said}
     return [
-        ("flag", flagged),
-        ("environment", variables),
+        (given_as, flagged),
+        (ENVIRONMENT, variables),
         (FILE, _table(folder / FILE)),
         (str(runfile.PATH), runfile.read(folder / runfile.PATH)),
     ]
@@ -256,7 +305,7 @@ def bounds(key: str) -> tuple[float, float] | None:
 
 def _name_in(place: str, key: str) -> str:
     match place:
-        case "environment":
+        case _ if place == ENVIRONMENT:
             return PREFIX + key.upper()
         case "flag":
             return next(flag for flag, setting in flags.SETTINGS.items() if setting == key)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, overload, runtime_checkable
 
 import msgspec
 
 from engine.errors import InvalidAction, Unencodable
+from engine.validation import problem_of_count, problem_of_number
 from streams.json import JsonObject, place_of_problem, raw
 from streams.model.findings import FindingIntent
 from streams.model.outputs import OutputIntent
@@ -36,6 +38,15 @@ SUMMARY_CHARS_MAX: Final = 4_000
 REF_CHARS_MAX: Final = 256
 """Longest `ref` of a `wait`, in characters."""
 
+ATTEMPTS_MAX: Final = 100
+"""Most attempts at one output, call or synthesis."""
+
+RETRY_S_MAX: Final = 86_400.0
+"""Longest wait between two of them, in seconds: a day."""
+
+CHILD_KEY_CHARS_MAX: Final = 128
+"""Longest `key` of a child, in characters: it is named within its parent."""
+
 EXPIRES_S_MAX: Final = 10 * 365 * 24 * 3600.0
 """Longest time limit for an answer, in seconds: ten years."""
 
@@ -49,6 +60,9 @@ OF_WAITS: Final = frozenset({OnExpiry.CONTINUE, OnExpiry.FAIL})
 ExpiryOfApproval: TypeAlias = Literal["deny", "approve", "fail"]
 ExpiryOfWait: TypeAlias = Literal["continue", "fail"]
 """The same values, as strategies write them."""
+
+WITH_PARENT: Final = ("cancel", "leave")
+"""What may become of a child when its parent ends before it."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call"):
@@ -65,12 +79,32 @@ class Observe(msgspec.Struct, frozen=True, tag_field="kind", tag="observation"):
     data: object
 
 
+@dataclass(frozen=True, kw_only=True)
+class Retries:
+    """How often, and when, a failed delivery, call of a tool or synthesis is repeated."""
+
+    attempts_max: int = 20
+    """Attempts, the first included; when the last one fails, the output becomes a dead letter, or
+    the call fails. The defaults spread them over about an hour: nine waits that double, 511 s
+    together, and ten of 300 s are 3,511 s at most, and no less than half of that.
+    """
+    first_s: float = 1.0
+    """Wait after the first attempt, in seconds; it doubles each time. Jitter shortens each wait by
+    up to half, so that outputs that failed together are not retried together.
+    """
+    most_s: float = 300.0
+    """Longest such wait, in seconds."""
+
+
 class Synthesize(msgspec.Struct, frozen=True, tag_field="kind", tag="synthesis"):
     """Ask the synthesizer; without one, the prompt itself is the result."""
 
     prompt: object
     transient: JsonObject = {}
     """Given to the synthesizer and stored nowhere."""
+    retries: Retries | None = None
+    """How often it is repeated if it fails, and after which pauses; None: as the synthesizer says.
+    """
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"):
@@ -123,6 +157,20 @@ class Sleep(msgspec.Struct, frozen=True, tag_field="kind", tag="sleep"):
     seconds: float
 
 
+class StartEpisode(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="episode"):
+    """Start another episode, and continue when it has ended. Meanwhile this one occupies no node.
+
+    Functions have it as `ctx.episode`.
+    """
+
+    actor: str
+    expectation: str
+    payload: JsonObject = {}
+    key: str | msgspec.UnsetType = msgspec.UNSET
+    """Unset: the call names it."""
+    with_parent: Literal["cancel", "leave"] = "cancel"
+
+
 class Converge(msgspec.Struct, frozen=True, tag_field="kind", tag="converge"):
     """Call `converge` and end with its result."""
 
@@ -137,7 +185,7 @@ Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput | Re
 Pause: TypeAlias = RequestApproval | WaitFor | Sleep
 """An action that is answered from outside, or by time."""
 
-Step: TypeAlias = Work | Pause
+Step: TypeAlias = Work | Pause | StartEpisode
 """An action whose result is recorded and handed to `handle_result`."""
 
 Action: TypeAlias = Step | Converge | Done
@@ -179,13 +227,16 @@ def observe(data: object) -> Observe:
     return Observe(data)
 
 
-def synthesize(prompt: object, *, transient: JsonObject | None = None) -> Synthesize:
+def synthesize(
+    prompt: object, *, transient: JsonObject | None = None, retries: Retries | None = None
+) -> Synthesize:
     """Return the action that asks the synthesizer about `prompt`, any JSON value.
 
     `prompt` is recorded; `transient` reaches the synthesizer and is stored nowhere: put secrets
-    there.
+    there. `retries`: how often it is asked again, after pauses, while it is down, busy or too slow;
+    None: as the `retries` of the synthesizer say.
     """
-    return Synthesize(prompt, transient or {})
+    return Synthesize(prompt, transient or {}, retries)
 
 
 def checkpoint(phase: str) -> Checkpoint:
@@ -265,6 +316,14 @@ def wait(
     )
 
 
+def sleep(seconds: float) -> Sleep:
+    """Return the action that waits for `seconds`, up to ten years; `handle_result` gets `None`.
+
+    From 5 s on, no node has the episode.
+    """
+    return Sleep(seconds)
+
+
 def converge() -> Converge:
     """Return the action that ends the episode with the result of `Strategy.converge`."""
     return Converge()
@@ -318,8 +377,8 @@ def problem_of(action: Action) -> str | None:
     match action:
         case ToolCall(capability=capability, action=name, args=args):
             return _name("capability", capability) or _name("action", name) or _object("args", args)
-        case Synthesize(transient=transient):
-            return _object("transient", transient)
+        case Synthesize(transient=transient, retries=retries):
+            return _object("transient", transient) or problem_of_declared(retries)
         case Checkpoint(phase=phase):
             return _name("phase", phase)
         case RequestApproval():
@@ -328,8 +387,32 @@ def problem_of(action: Action) -> str | None:
             return _text("ref", ref, least=1, most=REF_CHARS_MAX) or _deadlines(action, OF_WAITS)
         case Sleep(seconds=seconds):
             return _problem_of_seconds("seconds", seconds, least=0.0)
+        case StartEpisode():
+            return _child(action)
         case _:
             return None
+
+
+def problem_of_retries(retries: Retries) -> str | None:
+    """Return why `retries` cannot work, or None."""
+    problem = (
+        problem_of_count("attempts_max", retries.attempts_max, most=ATTEMPTS_MAX)
+        or problem_of_number("first_s", retries.first_s, most=RETRY_S_MAX)
+        or problem_of_number("most_s", retries.most_s, most=RETRY_S_MAX)
+    )
+    if problem is None and retries.most_s < retries.first_s:
+        return f"most_s={retries.most_s:g} is less than first_s={retries.first_s:g}"
+    return problem
+
+
+def problem_of_declared(retries: object) -> str | None:
+    """Return why the `retries` of a tool or a synthesis cannot work, or None."""
+    if retries is None:
+        return None
+    if not isinstance(retries, Retries):
+        return f"retries: {retries!r} is not Retries(attempts_max=…)"
+    problem = problem_of_retries(retries)
+    return f"retries: {problem}" if problem else None
 
 
 def _request(action: RequestApproval) -> str | None:
@@ -341,6 +424,17 @@ def _request(action: RequestApproval) -> str | None:
     named = (_text("approvers", each, least=1, most=APPROVER_CHARS_MAX) for each in approvers)
     problem = next((each for each in named if each), None)
     return problem or _text("summary", action.summary, least=0, most=SUMMARY_CHARS_MAX)
+
+
+def _child(action: StartEpisode) -> str | None:
+    if action.with_parent not in WITH_PARENT:
+        return f"with_parent: {action.with_parent!r}; use {' or '.join(WITH_PARENT)}"
+    problem = _object("payload", action.payload)
+    for field in ("actor", "expectation"):
+        problem = problem or _name(field, getattr(action, field))
+    if action.key is msgspec.UNSET:
+        return problem
+    return problem or _text("key", action.key, least=1, most=CHILD_KEY_CHARS_MAX)
 
 
 def _deadlines(action: RequestApproval | WaitFor, allowed: frozenset[OnExpiry]) -> str | None:
@@ -412,6 +506,8 @@ def as_asked(action: Step) -> Step:
             return msgspec.structs.replace(action, prompt=deepcopy(value))
         case RequestApproval(plan=value):
             return msgspec.structs.replace(action, plan=deepcopy(value))
+        case StartEpisode(payload=value):
+            return msgspec.structs.replace(action, payload=deepcopy(value))
         case _:
             return action
 
@@ -425,13 +521,14 @@ def fingerprint(action: Step) -> str:
     match action:
         case ToolCall():
             action = msgspec.structs.replace(action, args=without_transient(action.args))
-        case Synthesize():
-            action = msgspec.structs.replace(action, transient={})
         case _:
             pass
+    said: object = action
+    if isinstance(action, Synthesize):  # guard: retries-change-no-fingerprint
+        said = {"kind": "synthesis", "prompt": action.prompt, "transient": {}}
     try:
-        return hashlib.sha256(raw(action)).hexdigest()
+        return hashlib.sha256(raw(said)).hexdigest()
     except (TypeError, ValueError) as error:
-        where = place_of_problem(msgspec.structs.asdict(action))
+        where = place_of_problem(said if isinstance(said, dict) else msgspec.structs.asdict(action))
         problem = f"JSON has no such value at {where}" if where else f"{error}"
         raise Unencodable(f"{type(action).__name__}: {problem}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from inspect import Signature, isfunction, signature
 from typing import (
     Annotated,
@@ -35,10 +35,11 @@ from engine.app.context import OnExhausted, StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
 from engine.app.function_tool import Tools, checked_tools
-from engine.app.strategy import Enrich, Function, Strategy, StrategyFunction
+from engine.app.strategy import Enrich, Function, Strategy, StrategyFunction, code_of
 from engine.app.tools import OF_THE_ENGINE, Synthesizer, Tool, problem_of_overrides
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError
+from engine.validation import near
 from streams.errors import BadName
 from streams.model.foreign_streams import ForeignStream
 from streams.model.service_levels import ServiceLevel
@@ -61,6 +62,14 @@ Logging = Literal["none", "summary_only", "timeline", "full_debug"]
 
 Publishing = Literal["all", "without_starts"]
 """Which public events an actor's episodes publish; see `Actor`."""
+
+Replay = Literal["lenient", "strict"]
+"""Whether records stand for calls with other values; see `ExpectationOptions.replay`."""
+
+PARK_S: Final = 7 * 86_400.0
+"""How long an episode is parked by default, in seconds: a deploy that is made before a holiday is
+seen after it.
+"""
 
 DEFAULT_BUDGET: Final = Budget()
 
@@ -87,6 +96,12 @@ many the nodes have room for: the tickets of all of them fit in one commit."""
 
 REVISION_MAX: Final = 1_000_000_000
 """Highest revision of a definition: one a second for thirty years."""
+
+DESCRIPTION_BYTES_MAX: Final = 2_000
+"""Longest description, in bytes. The entry of a node has those of all its actors."""
+
+NAMED_MAX: Final = 50
+"""Most outputs, or resources, that an expectation names."""
 
 STACKS_MAX: Final = 100
 """Most stacks that an actor names."""
@@ -141,8 +156,8 @@ class ExpectationOptions:
     breaker: Annotated[Breaker | None, partial(Check.sound, problem_of=problem_of_breaker)] = None
     """Stops firing it after so many failures in a row. By default there is no circuit breaker."""
     sample: Annotated[float, Check.share] = 1.0
-    """Share of the events that fire it which open an episode, over 0 and up to 1. Every node
-    chooses the same events."""
+    """Share of the events and ticks that fire it which open an episode, from 0 to 1. Every node
+    chooses the same events. With 0 only people, workflows and parents open any."""
     concurrency_key: Annotated[str, Check.path] = ""
     """Path into the payload: of the episodes with the same value there, only `concurrency` run at a
     time in the whole cluster; the others wait in order."""
@@ -187,12 +202,19 @@ class ExpectationOptions:
     log_strategy: Annotated[Logging, partial(Check.choice, known=get_args(Logging))] = "full_debug"
     """What people may see of its steps, in the tables and in `vigil episodes log`. `none` and
     `summary_only`: neither arguments nor results. `timeline`: names, and results in short.
-    `full_debug`: everything but prompts."""
+    `full_debug`: everything, what a model was asked as well; see `transient` of `synthesize`."""
     loop_detection: Annotated[bool, Check.switch] = True
     """Whether an episode in a loop fails as `loop_detected`."""
     recovery: Annotated[Policy, partial(Check.choice, known=POLICIES)] = "resume"
     """What becomes of an episode whose node crashed. `resume`: it goes on after its last recorded
     step. `restart`: it begins anew, as another attempt. `fail`: it ends as `orphaned`."""
+    replay: Annotated[Replay, partial(Check.choice, known=get_args(Replay))] = "lenient"
+    """What a replay does with a recorded call that it asks for with other arguments, or a recorded
+    sleep that it asks for with another length. `lenient`: the record stands, and the log of the
+    node warns of it. `strict`: the episode is parked, as one that takes another way is."""
+    park_s: Annotated[float, partial(Check.park_seconds, most=WAIT_S_MAX)] = PARK_S
+    """How long an episode whose replay takes another way than the recorded one waits for other
+    code, in seconds, before it fails as `nondeterministic_replay`: by default 7 days."""
     attempts_max: Annotated[int, partial(Check.count, most=COUNT_MAX)] = ATTEMPTS_MAX
     """Crashes that end the episode as `attempts_exhausted`, with a dead letter."""
     state_schema: Annotated[StateSchema, partial(Check.sound, problem_of=problem_of_schema)] = (
@@ -210,6 +232,16 @@ class ExpectationOptions:
     enrich: Annotated[Enrich | None, Check.callback] = None
     """Called with each finding that the expectation has raised, and the episode; may return
     `enriched(…)`. If it fails, or takes longer than 10 s, the finding stays as it is."""
+    description: Annotated[str, partial(Check.label, most_bytes=DESCRIPTION_BYTES_MAX)] = ""
+    """What it expects and what it does about it, in words. For people, as the next three:
+    `vigil actors show` and definitions tell it, and nothing depends on it."""
+    outputs: Annotated[Sequence[str], partial(Check.labels, most=NAMED_MAX)] = ()
+    """Which outputs it may propose, such as `["slack", "ticket"]`. For people: it limits none."""
+    resources: Annotated[Sequence[str], partial(Check.labels, most=NAMED_MAX)] = ()
+    """What it reads or changes, such as `["db.orders"]`. For people: it reserves nothing."""
+    audit_level: Annotated[str, Check.label] = ""
+    """How closely people look at what it does, in words of your own. For people: what is recorded
+    is said by `log_strategy`."""
 
 
 _CHECKS: Final[Mapping[str, Callable[[Check, str, Any], object]]] = {
@@ -228,6 +260,11 @@ class Expectation(ExpectationOptions):
     state_type: type
     """Of a strategy's state."""
     on: Sources
+
+    @cached_property
+    def code(self) -> str:
+        """A digest of the code of its strategy, the same in every process that has this code."""
+        return code_of(self.strategy)
 
     @property
     def is_gated(self) -> bool:
@@ -319,6 +356,24 @@ def unasked(expectation: Expectation) -> tuple[str, str] | None:
     return (option, "events and ticks") if option else None
 
 
+def check_given(
+    check: Check,
+    options: Callable[..., ExpectationOptions],
+    args: Sequence[object],
+    given: Mapping[str, object],
+) -> None:
+    """Refuse an argument that is no option, one without a name, and a call without `on`."""
+    known = signature(options).parameters
+    if args and isfunction(args[0]):  # guard: bare-decorator-told
+        raise check.refuse("on", "missing; write @actor.expectation(on=…) above the function")
+    if args:
+        raise check.refuse("options", f"{args[0]!r} has no name; write `on=…`, and so on")
+    if stray := next((each for each in given if each not in known), ""):  # guard: stray-option-told
+        raise check.refuse(stray, f"there is no such option; {near(stray, known)}".rstrip("; "))
+    if "on" not in given:
+        raise check.refuse("on", "missing; say what fires it, such as on=event('order.placed')")
+
+
 def _taking(
     options: Callable[P, ExpectationOptions],
 ) -> Callable[
@@ -334,6 +389,7 @@ def _taking(
         def taking(
             actor: A, name: str, strategy: StrategyLike, /, *args: P.args, **given: P.kwargs
         ) -> Expectation:
+            check_given(Check(str(getattr(actor, "id", "")), name), options, args, given)
             return method(actor, name, strategy, options(*args, **given))
 
         return _shown(taking, method, options)
@@ -351,6 +407,8 @@ def _declared_with(
     ) -> Callable[Concatenate[A, P], R]:
         @wraps(method)
         def taking(actor: A, /, *args: P.args, **given: P.kwargs) -> R:
+            name = getattr(args[0], "__name__", "") if args else ""
+            check_given(Check(str(getattr(actor, "id", "")), name), options, args, given)
             return method(actor, options(*args, **given))
 
         return _shown(taking, method, options)
@@ -373,6 +431,7 @@ class Actor:
 
     id: str
     domain: str
+    description: str
     spec_rev: str
     revision: int
     """Of the definition that it was made of; 0: it is declared in code."""
@@ -394,6 +453,7 @@ class Actor:
         id: str,
         *,
         domain: str = "default",
+        description: str = "",
         spec_rev: str = "",
         revision: int = 0,
         max_concurrent_episodes: int = 5,
@@ -411,6 +471,7 @@ class Actor:
         Args:
             id: stable; stored with every episode. 1 to 64 of A-Z a-z 0-9 _ -
             domain: a label, for people.
+            description: what it is for, in up to 2,000 bytes, for people.
             spec_rev: a version of your own, stored with every episode.
             revision: for code that makes actors from definitions; leave it out otherwise.
             max_concurrent_episodes: most of its episodes that one node runs at a time; the rest
@@ -443,6 +504,9 @@ class Actor:
         values = {
             "id": id,
             "domain": check.label("domain", domain),
+            "description": check.label(
+                "description", description, most_bytes=DESCRIPTION_BYTES_MAX
+            ),
             "spec_rev": check.label("spec_rev", spec_rev),
             "revision": check.whole("revision", revision, least=0, most=REVISION_MAX),
             "max_concurrent_episodes": check.count(

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from engine.app.actions import problem_of_declared
 from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy, StrategyLike
 from engine.app.checks import Check, checked_callback
 from engine.app.function_tool import ToolGroup, Tools, checked_tools
@@ -28,10 +29,14 @@ from engine.app.tools import (
     Synthesizer,
     Tool,
     checked_gatherers,
+    named_tools,
+    retries_of,
 )
 from engine.app.workflow import Workflow, ancestors
 from engine.app.workflow_plan import checked_workflows, problem_of_id, starter_id, starters_of
 from engine.errors import DeclarationError
+from engine.validation import near
+from streams.model.triggers import Overrides
 
 R = TypeVar("R")
 """What an app keeps under names."""
@@ -154,6 +159,13 @@ class App:
             check, strategy = Check(actor.id, expectation.name), expectation.strategy
             needs = getattr(strategy, "needs", Needs())
             self._check_named(check, needs)
+            # guard: declared-override-of-a-tool
+            if expectation.dry_run and (problem := self.problem_of_overrides(expectation.dry_run)):
+                raise check.refuse("dry_run", problem)
+            retries = retries_of(self.synthesizer_of(actor, expectation))
+            # guard: synthesizer-with-impossible-retries
+            if problem := problem_of_declared(retries):
+                raise check.refuse("synthesizer", problem)
             # guard: app-has-asked-synthesizer
             if needs.synthesizer and self.synthesizer_of(actor, expectation) is None:
                 raise check.refuse("strategy", "there is no synthesizer to ask; App(synthesizer=…)")
@@ -205,6 +217,25 @@ class App:
             if found is not None:
                 return found
         return None
+
+    def problem_of_overrides(self, given: Overrides) -> str | None:
+        """Return which override is for a tool that no actor of this app has, or None."""
+        for name in named_tools(given):
+            capability, _, action = name.partition(".")
+            names = self._tool_names(action)
+            if name not in names and capability not in OF_THE_ENGINE:
+                what = f"an override is for {name!r}, and no tool is called that"
+                return "; ".join(filter(None, (what, near(name, sorted(names)))))
+        return None
+
+    def _tool_names(self, action: str) -> set[str]:
+        """Return the names of all tools; one that takes any action is named with `action`."""
+        groups = [self.tools, *(actor.tools for actor in self.actors.values())]
+        names = set[str]()
+        for capability, tool in (each for tools in groups for each in tools.items()):
+            actions = tool.functions if isinstance(tool, ToolGroup) else (action,)
+            names.update(f"{capability}.{each}" for each in actions)
+        return {name for name in names if name.partition(".")[0] not in OF_THE_ENGINE}
 
     def synthesizer_of(self, actor: Actor, expectation: Expectation) -> Synthesizer | None:
         """Return the nearest synthesizer: the expectation's, the actor's or the app's."""

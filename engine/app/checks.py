@@ -258,14 +258,17 @@ class Check:
 
     def strategy(self, candidate: object) -> Strategy[Any]:
         """Return the instance that a strategy is, or is made of."""
-        instance = self._instance(candidate) if isinstance(candidate, type) else candidate
-        if not isinstance(instance, Strategy):
-            raise self.refuse("strategy", f"{candidate!r} is not a Strategy; subclass it")
+        instance = candidate if isinstance(candidate, Strategy) else self._instance(candidate)
         if absent := missing(instance):
             raise self.refuse("strategy", f"{type(instance).__name__} lacks {', '.join(absent)}")
         return instance
 
-    def _instance(self, candidate: Callable[[], Strategy[Any]]) -> Strategy[Any]:
+    def _instance(self, candidate: object) -> Strategy[Any]:
+        # guard: state-is-no-strategy
+        if not isinstance(candidate, type) or not issubclass(candidate, Strategy):
+            name = getattr(candidate, "__name__", None) or repr(candidate)
+            hint = "give a subclass of Strategy, or `async def name(ctx, trigger)`"
+            raise self.refuse("strategy", f"{name} is not a Strategy; {hint}")
         try:
             return candidate()
         except TypeError as error:
@@ -308,6 +311,12 @@ class Check:
             raise self.refuse(field_, f"{value!r} is not {hint}, up to {most:,}")
         return float(value)
 
+    def park_seconds(self, field_: str, value: float, *, most: float) -> float:
+        """Return a number of seconds over 0."""
+        if not self.seconds(field_, value, most=most):
+            raise self.refuse(field_, "0 would park nothing; use at least a second")
+        return float(value)
+
     def whole_seconds(self, field_: str, value: int, *, most: int) -> int:
         """Return a whole number of seconds, as the server counts them; 0 is none."""
         if not is_whole(value) or not 0 <= value <= most:
@@ -322,11 +331,11 @@ class Check:
         return value
 
     def share(self, field_: str, value: float) -> float:
-        """Return a share as a number over 0 and up to 1."""
+        """Return a share as a number from 0 to 1."""
         given: object = value
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        if not is_number or not 0 < value <= 1:
-            raise self.refuse(field_, f"{value!r} is not a share: a number over 0 and up to 1")
+        if not is_number or not 0 <= value <= 1:
+            raise self.refuse(field_, f"{value!r} is not a share: a number from 0 to 1")
         return value
 
     def choice(self, field_: str, value: F, known: Sequence[object]) -> F:
@@ -339,17 +348,26 @@ class Check:
         """Return a whole number from 1 to `most`."""
         return self.whole(field_, value, least=1, most=most)
 
-    def label(self, field_: str, value: str) -> str:
-        """Return a text that is short enough to store with every episode."""
+    def label(self, field_: str, value: str, *, most_bytes: int = LABEL_BYTES_MAX) -> str:
+        """Return a text of at most `most_bytes`: by default to be stored with every episode."""
         if not isinstance(value, str):
             raise self.refuse(field_, f"{value!r} is not text")
         try:
             size_bytes = len(value.encode())
         except UnicodeEncodeError as error:
             raise self.refuse(field_, f"{value!r} is not valid Unicode text", error) from error
-        if size_bytes > LABEL_BYTES_MAX:
-            raise self.refuse(field_, f"{size_bytes:,} bytes, the limit is {LABEL_BYTES_MAX}")
+        if size_bytes > most_bytes:
+            raise self.refuse(field_, f"{size_bytes:,} bytes, the limit is {most_bytes:,}")
         return value
+
+    def labels(self, field_: str, given: Sequence[str], *, most: int) -> tuple[str, ...]:
+        """Return texts as of `label`, at most as many as `most`."""
+        listed: object = given
+        if isinstance(listed, str) or not isinstance(listed, Sequence):
+            raise self.refuse(field_, f"{given!r} is not a list of texts")
+        if len(given) > most:
+            raise self.refuse(field_, f"{len(given)} of them, the limit is {most}")
+        return tuple(self.label(field_, each) for each in given)
 
     def path(self, field_: str, value: str) -> str:
         """Return a path into the payload, or an empty one for none."""

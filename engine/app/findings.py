@@ -183,7 +183,7 @@ def raise_finding(
         summary=cut_summary(summary),
         subject_kind=kind,
         subject_id=id_,
-        evidence=checked_evidence(evidence),
+        evidence_json=checked_evidence(evidence),
         caused_by_key=None if caused_by is None else checked_key(caused_by),
         ttl_s=_ttl(ttl_s),
         expires_at=_expires_at(expires_at, ttl_s=ttl_s),
@@ -207,7 +207,7 @@ def update_finding(
         severity=None if severity is None else _severity(severity),
         confidence=checked_confidence(confidence),
         summary=cut_summary(summary),
-        evidence=checked_evidence(evidence),
+        evidence_json=checked_evidence(evidence),
     )
 
 

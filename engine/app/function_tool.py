@@ -29,13 +29,10 @@ from typing import (
 import msgspec
 from typing_extensions import ParamSpec, TypeVar
 
-from engine.app.outputs import Retries, problem_of_retries
+from engine.app.actions import Retries, problem_of_retries
 from engine.app.strategy import IN_STRATEGY
 from engine.app.tools import (
-    BREAKER_OPEN,
     OF_THE_ENGINE,
-    RATE_LIMITED,
-    TROUBLE,
     CacheScope,
     CallContext,
     Tool,
@@ -47,7 +44,7 @@ from engine.app.tools import (
 )
 from engine.errors import BadTool, CallFailed, DeclarationError, InvalidAction
 from engine.secrets import HIDDEN
-from engine.validation import backoff_s, is_whole, jittered_s
+from engine.validation import is_whole
 from streams.json import JsonObject
 
 P = ParamSpec("P")
@@ -70,9 +67,6 @@ INVALID_ARGUMENTS: Final = "invalid_arguments"
 
 INVALID_RETURN: Final = "invalid_return"
 """Error class of a call whose result is not what the signature says that it returns."""
-
-RETRIED: Final = TROUBLE | {RATE_LIMITED, BREAKER_OPEN}  # guard: breaker-and-rate-awaited
-"""Error classes of calls that are repeated: with others, the tool has answered."""
 
 TIMEOUT_S_MAX: Final = 3_600.0
 """Longest time limit of a call, in seconds: what takes longer is a wait for a signal."""
@@ -213,19 +207,6 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
         except msgspec.ValidationError as error:
             return f"{self.arguments.__name__}(): {error}"
         return None
-
-    def retry_s(self, error_class: str, *, attempt: int, key: str) -> float:
-        """Return the pause after the failed `attempt`, from 1, in seconds; 0: it was the last one.
-
-        `key` fixes the jitter.
-        """
-        retries = self.retries
-        # guard: retry-attempts-max
-        if retries is None or attempt >= retries.attempts_max or error_class not in RETRIED:
-            return 0.0
-        # guard: pauses-grow
-        pause_s = backoff_s(attempt, first_s=retries.first_s, most_s=retries.most_s)
-        return jittered_s(pause_s, seed=f"{key}.{attempt}")  # guard: jitter-of-call
 
     def redact(self, args: JsonObject) -> object:
         """Return `args` without the values of what is hidden."""
@@ -568,7 +549,8 @@ def _named(tools: object) -> Mapping[str, Tool]:
     return {capability: ToolGroup(functions) for capability, functions in groups.items()}
 
 
-Tools: TypeAlias = Mapping[str, ToolLike] | Sequence[FunctionTool[..., Any]]
+# All four are named: Python 3.13.0 cannot fill in what stands for the last two.
+Tools: TypeAlias = Mapping[str, ToolLike] | Sequence[FunctionTool[..., Any, ..., Any]]
 """What actors and apps take as tools: capability → tool, or functions with `@tool`."""
 
 
@@ -599,3 +581,19 @@ def checked_tools(tools: Tools, *, actor: str) -> Mapping[str, Tool]:
                 actor=actor, field="tools", problem=f"{capability!r}: {error}"
             ) from error
     return checked
+
+
+def tool_texts(tools: Mapping[str, Tool]) -> tuple[str, ...]:
+    """Return what strategies know `tools` by: their names, and those of their arguments."""
+    texts: list[str] = []
+    for capability, each in sorted(tools.items()):
+        functions = each.functions if isinstance(each, ToolGroup) else {}
+        if not functions and isinstance(each, FunctionTool):
+            functions = {each.action: each}
+        texts += (
+            f"{capability}.{action}({', '.join(function.arguments.__struct_fields__)})"
+            for action, function in sorted(functions.items())
+        )
+        if not functions:
+            texts.append(f"{capability} {type(each).__qualname__}")
+    return tuple(texts)

@@ -15,14 +15,26 @@ import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final, TypeAlias
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from engine import validation
-from engine.app.actions import ExpiryOfApproval, RequestApproval, SendOutput, approval, problem_of
+from engine.app.actions import (
+    ExpiryOfApproval,
+    RequestApproval,
+    Retries,
+    SendOutput,
+    approval,
+    problem_of,
+    problem_of_retries,
+)
+from engine.app.dedupe import FIRST_WINDOW, WINDOWS, Window
+from engine.app.triggers import is_zone
 from engine.errors import InvalidAction, InvalidOutput
-from engine.validation import is_whole
+from engine.validation import problem_of_count, problem_of_number
 from streams.errors import BadName
 from streams.model.outputs import OutputIntent
 from streams.ports.all import Ports
@@ -45,12 +57,6 @@ _KEY_BYTES: Final = 16
 
 NO_ADAPTER: Final = "no_adapter"
 """Error class of an output whose adapter this app lacks."""
-
-ATTEMPTS_MAX: Final = 100
-"""Most attempts that a route may make at one output."""
-
-RETRY_S_MAX: Final = 86_400.0
-"""Longest wait between two attempts that a route may ask for, in seconds: a day."""
 
 TIMEOUT_S_MAX: Final = 600.0
 """Longest that one attempt may take, in seconds."""
@@ -172,6 +178,35 @@ def _problem_of(adapter: OutputAdapter) -> str | None:
 def plan_hash(plan: msgspec.Raw) -> str:
     """Return the SHA-256, in hex, of a plan encoded by `streams.json.raw`, which sorts the keys."""
     return hashlib.sha256(bytes(plan)).hexdigest()
+
+
+def bucket(at: datetime, window: Window, *, tz: str = "UTC") -> str:
+    """Return the window that has `at`, by its start in the time zone `tz`: a part of a key.
+
+        output("mail", body, dedupe_key=f"digest:{bucket(ctx.now(), 'h24', tz='Europe/Berlin')}")
+
+    Windows of hours begin at midnight, and a week on Monday. `h24`, `h48` and `w1` return a date,
+    `h4` a date with an hour, and shorter ones have the offset, too: an hour that comes twice when
+    the clocks change is two. The same arguments give the same text for ever, so take `at` from
+    what a replay has again: `ctx.now()`, the trigger, or the result of a tool.
+
+    Raises `ValueError` for a time without a zone, and for a window or a zone that there is not.
+    """
+    if window not in tuple(WINDOWS):
+        raise ValueError(f"window {window!r} is not one of {', '.join(WINDOWS)}")
+    if at.tzinfo is None:
+        raise ValueError(f"{at!r} has no time zone")
+    if not is_zone(tz):
+        raise ValueError(f"tz {tz!r} is no time zone; write one as Europe/Berlin")
+    there = at.astimezone(ZoneInfo(tz))
+    length = WINDOWS[window]
+    wall = there.replace(tzinfo=None)
+    start = wall - (wall - FIRST_WINDOW.replace(tzinfo=None)) % length
+    if length >= WINDOWS["h24"]:
+        return f"{start:%Y-%m-%d}"
+    if length > WINDOWS["h1"]:
+        return f"{start:%Y-%m-%dT%H}"
+    return start.replace(tzinfo=there.tzinfo, fold=there.fold).isoformat(timespec="minutes")
 
 
 def propose_output(
@@ -320,23 +355,6 @@ def _given(field: str, value: object) -> str:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Retries:
-    """How often, and when, a failed delivery, or call of a tool, is repeated."""
-
-    attempts_max: int = 20
-    """Attempts, the first included; when the last one fails, the output becomes a dead letter, or
-    the call fails. The defaults spread them over about an hour: nine waits that double, 511 s
-    together, and ten of 300 s are 3,511 s at most, and no less than half of that.
-    """
-    first_s: float = 1.0
-    """Wait after the first attempt, in seconds; it doubles each time. Jitter shortens each wait by
-    up to half, so that outputs that failed together are not retried together.
-    """
-    most_s: float = 300.0
-    """Longest such wait, in seconds."""
-
-
 @dataclass(frozen=True)
 class Route:
     """An adapter, with its limits and retries."""
@@ -401,36 +419,11 @@ def problem_of_route(route: Route) -> str | None:
         return f"retries: {route.retries!r} is not Retries(…)"
     return (
         problem_of_retries(route.retries)
-        or _within("timeout_s", route.timeout_s, most=TIMEOUT_S_MAX)
-        or _count("max_concurrent", route.max_concurrent, most=CONCURRENT_MAX)
+        or problem_of_number("timeout_s", route.timeout_s, most=TIMEOUT_S_MAX)
+        or problem_of_count("max_concurrent", route.max_concurrent, most=CONCURRENT_MAX)
         or (
             None
             if route.rate_per_s is None
-            else _within("rate_per_s", route.rate_per_s, most=RATE_MAX)
+            else problem_of_number("rate_per_s", route.rate_per_s, most=RATE_MAX)
         )
     )
-
-
-def problem_of_retries(retries: Retries) -> str | None:
-    """Return why `retries` cannot work, or None."""
-    problem = (
-        _count("attempts_max", retries.attempts_max, most=ATTEMPTS_MAX)
-        or _within("first_s", retries.first_s, most=RETRY_S_MAX)
-        or _within("most_s", retries.most_s, most=RETRY_S_MAX)
-    )
-    if problem is None and retries.most_s < retries.first_s:
-        return f"most_s={retries.most_s:g} is less than first_s={retries.first_s:g}"
-    return problem
-
-
-def _count(field_: str, value: object, *, most: int) -> str | None:
-    if is_whole(value) and isinstance(value, int) and 1 <= value <= most:
-        return None
-    return f"{field_}: {value!r} is not a whole number from 1 to {most:,}"
-
-
-def _within(field_: str, value: object, *, most: float) -> str | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and isinstance(value, int | float) and 0 < value <= most:
-        return None
-    return f"{field_}: {value!r} is not a number over 0 and up to {most:,g}"

@@ -7,10 +7,14 @@ in its source is not.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from inspect import getattr_static
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, Final, Generic, TypeAlias, get_type_hints
 
 import msgspec
@@ -351,10 +355,136 @@ class Function:
 
 def problem_of_function(candidate: object) -> str | None:
     """Return why `candidate` cannot be the function of an expectation, or None."""
+    if inspect.isasyncgenfunction(candidate):
+        return "it has `yield`; return all that it finds, in a list"
     if not inspect.iscoroutinefunction(candidate):
         return f"{candidate!r} is not `async def name(ctx, trigger)`"
     try:
         inspect.signature(candidate).bind(None, None)
     except TypeError:
-        return f"{candidate.__qualname__}{inspect.signature(candidate)} takes not (ctx, trigger)"
+        return f"{candidate.__qualname__}{inspect.signature(candidate)} must take (ctx, trigger)"
     return None
+
+
+CODE_BYTES: Final = 6
+"""How long a digest of code is: two versions of a strategy have the same once in 10^14 times."""
+
+CODE_TEXTS_MAX: Final = 20_000
+"""Most pieces, such as names and constants, that count for the code of one strategy."""
+
+_ELSEWHERE: Final = frozenset({__name__.partition(".")[0], "streams", "vigil"})
+"""Packages whose code is none of the user's."""
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """Return a short digest of `texts` in their order."""
+    digest = hashlib.blake2b(digest_size=CODE_BYTES)
+    for text in texts:
+        digest.update(text.encode(errors="backslashreplace") + b"\0")
+    return digest.hexdigest()
+
+
+def code_of(strategy: Strategy[Any] | Function) -> str:
+    """Return a digest of what `strategy` runs, the same in every process that has this code.
+
+    That is its compiled code, and that of the user's functions, classes, tools and constants that
+    it names, and they in turn. Lines, comments and names of files do not count.
+    """
+    root = inspect.unwrap(strategy.run) if isinstance(strategy, Function) else type(strategy)
+    settings = () if isinstance(strategy, Function) else sorted(vars(strategy).items())
+    waiting: list[object] = [root, *(value for _, value in settings)]
+    seen, texts = set[int](), [name for name, _ in settings]
+    for part in waiting:  # Which gets longer meanwhile.
+        if len(texts) >= CODE_TEXTS_MAX:
+            break
+        if isinstance(part, str | bytes | int | float | None):
+            texts.append(f"{type(part).__name__} {part!r}")
+        elif id(part) not in seen:
+            seen.add(id(part))
+            said, named = _part(part, is_root=part is root)
+            texts += said
+            waiting += named
+    return digest_of(texts)
+
+
+def _part(part: object, *, is_root: bool) -> tuple[list[str], list[object]]:
+    """Return what counts of a part of a strategy's code, and the other parts that it names."""
+    match part:
+        case FunctionType() if is_root or _is_users(part.__module__):
+            cells = [_in_cell(each) for each in part.__closure__ or ()]
+            defaults = [*(part.__defaults__ or ()), *(part.__kwdefaults__ or {}).values()]
+            texts, names = _compiled(part.__code__)
+            return texts, [*defaults, *cells, *_named(names, part.__globals__)]
+        case type() if is_root or _is_users(part.__module__):
+            kinds = [each for each in part.__mro__ if each not in {object, Strategy}]
+            items = [item for kind in kinds for item in sorted(vars(kind).items())]
+            own = [(name, value) for name, value in items if not _is_dunder(name)]
+            return [name for name, _ in own], [_unwrapped(value) for _, value in own]
+        case msgspec.Struct():
+            return [type(part).__qualname__], list(msgspec.structs.asdict(part).values())
+        case tuple() | list():
+            return [f"{len(part)}"], list(part)
+        case set() | frozenset():
+            return sorted(map(repr, part)), []
+        case Mapping():
+            pairs = sorted(part.items(), key=lambda pair: repr(pair[0]))
+            return [repr(key) for key, _ in pairs], [value for _, value in pairs]
+        case _:
+            function = getattr(part, "function", None)  # Of a tool.
+            name, action = getattr(part, "capability", ""), getattr(part, "action", "")
+            is_tool = isinstance(function, FunctionType)
+            return ([f"{name}.{action}"], [function]) if is_tool else ([], [])
+
+
+def _compiled(code: CodeType) -> tuple[list[str], list[str]]:
+    """Return what counts of compiled code, and the names that it looks up elsewhere."""
+    texts = [code.co_code.hex(), *code.co_names, *code.co_varnames[: code.co_argcount]]
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            inner, looked_up = _compiled(constant)
+            texts += inner
+            names += looked_up
+        elif isinstance(constant, frozenset):  # Its order is another one in each process.
+            texts += sorted(map(repr, constant))
+        else:
+            texts.append(repr(constant))
+    return texts, names
+
+
+def _named(names: Sequence[str], known: Mapping[str, object]) -> list[object]:
+    """Return what `names` are of a module, and of the user's modules that are among them."""
+    found: list[object] = []
+    for name in dict.fromkeys(names):
+        value = known.get(name)
+        if isinstance(value, ModuleType) and _is_users(value.__name__):
+            found += (getattr_static(value, each, None) for each in dict.fromkeys(names))
+        elif not isinstance(value, str | int | float | tuple | Mapping) or name.isupper():
+            found.append(value)  # What has no name of a constant may be another at any moment.
+    return found
+
+
+def _in_cell(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # It has no value yet.
+        return None
+
+
+def _unwrapped(value: object) -> object:
+    if isinstance(value, property):
+        return value.fget
+    return getattr(value, "__func__", value)
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__") and name != "__init__"
+
+
+def _is_users(module: str | None) -> bool:
+    """Return whether a module is of the user, and not of Python, a library or the engine."""
+    package = (module or "").partition(".")[0]
+    if package in _ELSEWHERE or package in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
+    return "site-packages" not in file

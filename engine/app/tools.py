@@ -6,12 +6,13 @@ outside in dry runs. An expectation declares them, or a fire by hand gives them 
 `engine.episodes.dry_run` decides which apply:
 
     overrides(tools={"mail.send": {"id": 7}}, synthesis="all is well", persist_findings=True)
+    overrides(tools={"prices.read": Failure("tool_unavailable", "the server is down")})
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Final, Literal, Protocol, TypeAlias
@@ -19,12 +20,19 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from engine import validation
-from engine.app.actions import NAME_CHARS_MAX, ToolCall, tool_call
+from engine.app.actions import (
+    NAME_CHARS_MAX,
+    Retries,
+    ToolCall,
+    problem_of_declared,
+    tool_call,
+)
 from engine.app.context import OUT_OF_REACH, Findings
 from engine.errors import CRASH, Unencodable
+from engine.validation import backoff_s, jittered_s
 from streams.errors import BadName
-from streams.json import UNDECODABLE, JsonObject
-from streams.model.triggers import Overrides
+from streams.json import NOTHING, UNDECODABLE, JsonObject
+from streams.model.triggers import OverrideFailure, Overrides
 from streams.tokens import name as checked_name
 
 SYNTHESIS_TOKENS_MAX: Final = 2**31 - 1
@@ -56,15 +64,18 @@ TROUBLE: Final = frozenset({"tool_timeout", "tool_unavailable", CRASH})
 RATE_LIMITED: Final = "tool_rate_limited"
 """Error class of a call whose turn would come too late."""
 
+BREAKER_OPEN: Final = "tool_breaker_open"
+"""Error class of a call that is not made because earlier ones have failed."""
+
+RETRIED: Final = TROUBLE | {RATE_LIMITED, BREAKER_OPEN}  # guard: breaker-and-rate-awaited
+"""Error classes of calls and syntheses that are repeated: with others, there was an answer."""
+
 RESULT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Largest result of a tool, as JSON; from 256 KiB on it is in the object store. A node has it about
 four times while it encodes, redacts and stores it, and runs many episodes."""
 
 TOO_LARGE: Final = "result_too_large"
 """Error class of a call whose result is larger, or larger than the tool allows."""
-
-BREAKER_OPEN: Final = "tool_breaker_open"
-"""Error class of a call that is not made because earlier ones have failed."""
 
 GATHER: Final = "gather"
 """The capability of gatherers; the action is the gatherer's name."""
@@ -74,6 +85,12 @@ OVERRIDES_BYTES_MAX: Final = 192 * 1024
 """Largest overrides of one place, in bytes of JSON. Those of a fire and those of its expectation
 are stored with the payload (512 KiB) in one commit, of 1 MiB by the server's default.
 """
+
+SYNTHESIS: Final = "synthesis"
+"""What overrides call every synthesis, where they call tools `capability.action`."""
+
+FAILURE_CHARS_MAX: Final = 4_000
+"""Longest detail of a failure in overrides, in characters."""
 
 PREFIX: Final = "dry_run"
 """Default prefix of the findings that a dry run stores."""
@@ -133,7 +150,7 @@ class Failure(msgspec.Struct, frozen=True):
     """What `handle_result` gets instead of a result when a step failed."""
 
     error_class: str
-    detail: str
+    detail: str = ""
 
 
 CacheScope: TypeAlias = Literal["node", "stack"]
@@ -178,6 +195,10 @@ class Tool:
     breaker: ToolBreaker | None = None
     """When calls fail at once because earlier ones have, on each node; None: never."""
 
+    retries: Retries | None = None
+    """How often a failed call is repeated, and after which pauses; None: never. A side effect must
+    be `idempotent` for it."""
+
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         """Do `action` and return its result, any JSON value, or raise `ToolFailed`."""
         raise NotImplementedError
@@ -221,6 +242,8 @@ def as_tool(candidate: object) -> Tool:
     """Return `candidate` as a tool; raise `TypeError` if it cannot be one."""
     match candidate:
         case Tool():
+            if problem := _problem_of_retries(candidate):
+                raise TypeError(problem)
             return candidate
         case Mapping() if all(inspect.iscoroutinefunction(value) for value in candidate.values()):
             return _Functions(dict(candidate))
@@ -231,6 +254,29 @@ def as_tool(candidate: object) -> Tool:
                 f"{candidate!r} is no tool; use an async function (args, ctx),"
                 " a mapping of action to such functions, or a subclass of Tool"
             )
+
+
+def _problem_of_retries(tool: Tool) -> str | None:
+    if tool.retries is None:
+        return None
+    if problem := problem_of_declared(tool.retries):  # guard: tool-with-impossible-retries
+        return problem
+    if tool.side_effect and not tool.idempotent:  # guard: retried-tool-is-idempotent
+        return "retries: a side effect is repeated only with idempotent = True"
+    return None
+
+
+def retry_s(retries: Retries | None, error_class: str, *, attempt: int, key: str) -> float:
+    """Return the pause after the failed `attempt`, from 1, in seconds; 0: it was the last one.
+
+    `key` fixes the jitter.
+    """
+    # guard: retry-attempts-max
+    if retries is None or attempt >= retries.attempts_max or error_class not in RETRIED:
+        return 0.0
+    # guard: pauses-grow
+    pause_s = backoff_s(attempt, first_s=retries.first_s, most_s=retries.most_s)
+    return jittered_s(pause_s, seed=f"{key}.{attempt}")  # guard: jitter-of-call
 
 
 class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,7 +301,12 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Synthesizer(Protocol):
-    """Answers a prompt, usually with a language model. A plain async function is one."""
+    """Answers a prompt, usually with a language model. A plain async function is one.
+
+    An object may have `retries`, too: `Retries` that say how often it is asked again, and after
+    which pauses, while it is down, busy or too slow. And it may have `estimate_tokens(prompt,
+    content)`, which says how many tokens an answer has cost that is no `Synthesis`.
+    """
 
     async def __call__(
         self, prompt: object, transient: JsonObject, ctx: CallContext
@@ -295,6 +346,12 @@ def gather(gatherer: str, *, payload: JsonObject, options: JsonObject) -> ToolCa
     return tool_call(GATHER, gatherer, {"_payload": payload, "options": options})
 
 
+def retries_of(synthesizer: Synthesizer | None) -> Retries | None:
+    """Return the retries that `synthesizer` has itself, or None."""
+    found: Retries | None = getattr(synthesizer, "retries", None)
+    return found
+
+
 def checked_gatherers(gatherers: object) -> Mapping[str, Gatherer]:
     """Return the gatherers of `App(gatherers=…)`; `TypeError` or `ValueError`: one is none."""
     if not isinstance(gatherers, Mapping):
@@ -327,9 +384,10 @@ def overrides(
     """Return the overrides that a dry run uses in place of the outside.
 
     Args:
-        tools: `capability.action` → the result, any JSON value, that replaces the call, also if
-            there is no such tool.
-        synthesis: any JSON value but `null` that replaces every synthesis; None: nothing does.
+        tools: `capability.action` → the result, any JSON value, that replaces the call; or a
+            `Failure` or `ToolFailed`, with which the call fails.
+        synthesis: any JSON value but `null` that replaces every synthesis, or with which it fails;
+            None: nothing does.
         persist_findings: whether its findings are stored, under keys and an actor of their own:
             False: no; True: with the prefix `dry_run:`; or another prefix, 1 to 64 of
             `A-Z a-z 0-9 _ -`.
@@ -352,10 +410,24 @@ def parse_overrides(text: str | bytes) -> Overrides:
         raise ValueError(f"not a JSON object of {', '.join(FIELDS)}")  # noqa: TRY004 - it is data
     if strays := sorted(said.keys() - set(FIELDS)):
         raise ValueError(f"no field {strays[0]!r}; there are {', '.join(FIELDS)}")
-    synthesis = said.get("synthesis")
-    if synthesis is None and "synthesis" in said:  # guard: override-stands-for-something
+    # guard: override-stands-for-something
+    if said.get("synthesis") is None and "synthesis" in said:
         raise ValueError("synthesis: null stands for none; leave it out")
-    return _made(said.get("tools", {}), synthesis, said.get("persist_findings", False))
+    return overrides_of(said)
+
+
+def overrides_of(said: Mapping[str, object]) -> Overrides:
+    """Return the overrides that plain data says, by the names of `FIELDS`; or raise `ValueError`.
+
+    There, failures have a field of their own: `{"failures": {"prices.read": {"error_class": …}}}`.
+    """
+    made = _made(said.get("tools", {}), said.get("synthesis"), said.get("persist_findings", False))
+    try:
+        failures = msgspec.convert(said.get("failures", {}), dict[str, _Failing])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"failures: {error}") from error
+    failing = {name: OverrideFailure(**msgspec.structs.asdict(f)) for name, f in failures.items()}
+    return _checked(msgspec.structs.replace(made, failures=failing))
 
 
 def problem_of_overrides(given: object) -> str | None:
@@ -365,6 +437,8 @@ def problem_of_overrides(given: object) -> str | None:
     for tool_name in given.tools:
         if problem := _problem_of_tool_name(tool_name):
             return f"tools: {problem}"
+    if problem := _problem_of_failures(given):
+        return f"failures: {problem}"
     values = {**given.tools, "synthesis": given.synthesis}
     if strays := [name for name, value in values.items() if not _is_json(value)]:
         return f"{strays[0]}: not JSON; use overrides(…), which takes any value"
@@ -375,7 +449,21 @@ def problem_of_overrides(given: object) -> str | None:
 
 def size_of(given: Overrides) -> int:
     """Return the size of the overrides' values, in bytes of JSON."""
-    return sum(len(bytes(value)) for value in (*given.tools.values(), given.synthesis))
+    results = sum(len(bytes(value)) for value in (*given.tools.values(), given.synthesis))
+    return results + sum(len(msgspec.json.encode(each)) for each in given.failures.values())
+
+
+def named_tools(given: Overrides) -> Iterator[str]:
+    """Return the tools, as `capability.action`, that overrides are for."""
+    yield from given.tools
+    yield from (name for name in given.failures if name != SYNTHESIS)
+
+
+class _Failing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A failure as JSON says it."""
+
+    error_class: str
+    detail: str = ""
 
 
 def parse_step_overrides(text: str | bytes) -> dict[str, Overrides]:
@@ -397,19 +485,36 @@ def _made(tools: object, synthesis: object, persist_findings: object) -> Overrid
     if not isinstance(tools, Mapping):
         raise ValueError(f"tools: {tools!r} is not a dict of 'capability.action' to results")  # noqa: TRY004 - as for its values
     try:
+        # guard: failure-is-no-result
+        failing = {name: said for name, given in tools.items() if (said := _failing(given))}
+        if failed := _failing(synthesis):
+            failing, synthesis = {**failing, SYNTHESIS: failed}, None
         results = {
-            tool: validation.encode(given, what=f"tools: {tool}") for tool, given in tools.items()
+            tool: validation.encode(given, what=f"tools: {tool}")
+            for tool, given in tools.items()
+            if tool not in failing
         }
         made = Overrides(
             tools=results,
+            failures=failing,
             synthesis=validation.encode(synthesis, what="synthesis"),
             persist_findings=_prefix(persist_findings),
         )
     except Unencodable as error:
         raise ValueError(str(error)) from error
+    return _checked(made)
+
+
+def _checked(made: Overrides) -> Overrides:
     if problem := problem_of_overrides(made):
         raise ValueError(problem)
     return made
+
+
+def _failing(given: object) -> OverrideFailure | None:
+    if isinstance(given, Failure | ToolFailed):
+        return OverrideFailure(error_class=given.error_class, detail=given.detail)
+    return None
 
 
 def _prefix(persist_findings: object) -> str:
@@ -427,6 +532,20 @@ def _problem_of_prefix(prefix: object) -> str | None:
         checked_name(prefix, of="persist_findings")
     except BadName as error:
         return str(error)
+    return None
+
+
+def _problem_of_failures(given: Overrides) -> str | None:
+    for name, failure in given.failures.items():
+        problem = None if name == SYNTHESIS else _problem_of_tool_name(name)
+        if problem:
+            return problem
+        if name in given.tools or (name == SYNTHESIS and given.synthesis != NOTHING):
+            return f"{name!r} has a result, too; give it one of the two"
+        if not 1 <= len(failure.error_class) <= NAME_CHARS_MAX:
+            return f"{name}: error_class: 1 to {NAME_CHARS_MAX} characters"
+        if len(failure.detail) > FAILURE_CHARS_MAX:
+            return f"{name}: detail: at most {FAILURE_CHARS_MAX:,} characters"
     return None
 
 

@@ -12,7 +12,8 @@ import asyncio
 import math
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -29,6 +30,7 @@ from engine.runtime.watch import follow_and_look
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable
 from streams.keys import NODES, node_key
+from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 
 TTL_S_MIN: Final = 2
@@ -44,7 +46,8 @@ LEAVE_S_MAX: Final = 1.0
 """Longest that a stopping node waits for its entry's deletion, in seconds; it expires anyway."""
 
 TWO_OF_A_NAME: Final = (
-    "stop one of them, or give it a name of its own: VIGIL_NODE; nothing if one is stopping anyway"
+    "stop one of them, or give it a name of its own with VIGIL_NODE;"
+    " if one of them is being restarted, do nothing"
 )
 
 LOOK_S: Final = 30.0
@@ -160,7 +163,9 @@ class Heartbeat:
             return
         self._rival = rival
         gives_way = "another node of this name was started, so this one is not seen any more"
-        arrives = "a node of this name is there, or has just crashed; this one takes its place"
+        arrives = (
+            "another node of this name is up, or has crashed just now; this one takes its place"
+        )
         message = gives_way if self.is_listed.is_set() else arrives
         log.warning(message, node=self.node, other=rival, do=TWO_OF_A_NAME)
 
@@ -228,6 +233,24 @@ class Membership:
             self._nodes = living
             before, self._changed = self._changed, asyncio.Event()
             before.set()
+
+
+async def succeed(ports: Ports, node: str, *, is_dead: Callable[[NodeInfo], bool]) -> Sequence[str]:
+    """End the presence and the claims of the process that had this name, if it has died.
+
+    Return the keys whose claims lapse now. Only for who knows that nobody else has this name:
+    `is_dead` is asked about the process that stands in the entry. Without an entry nothing is done:
+    claims lapse when it does.
+    """
+    key = node_key(node)
+    stands = await ports.gates.get(key)
+    info = nodes.decoded(stands.value or b"") if stands is not None else None
+    if stands is None or info is None or not is_dead(info):  # guard: living-holder-not-succeeded
+        return ()
+    cut = await ports.leases.cut_short(holder=node)
+    with suppress(RevisionConflict):
+        await ports.gates.delete(key, after=stands.revision)
+    return cut
 
 
 async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[NodeInfo]:

@@ -13,13 +13,14 @@ from typing import Final
 import structlog
 
 from engine.cluster import modes
-from engine.cluster.modes import NO_ORDERS, NodeMode, Orders, Switch
+from engine.cluster.modes import NO_ORDERS, Orders, Switch
 from engine.runtime.gather import gather_bounded
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.tasks import wait_first
 from engine.runtime.watch import follow_and_look
 from streams.clock import Clock
 from streams.keys import MODES, PAUSES, mode_key, pause_key
+from streams.model.modes import NodeMode
 from streams.ports.bucket import Bucket, BucketEntry
 
 LOOK_S: Final = 60.0
@@ -188,7 +189,13 @@ class ModeWatcher:
         # guard: disabled-node-brings-nothing
         self.runs.turn(on=any(each.runs.is_given for each in self.permits.values()))
         for may, actors in switched.items():
-            log.info("switched", mode=self.mode, wakes=may.wakes, runs=may.runs, actors=actors)
+            log.info(
+                "mode in force",
+                mode=self.mode,
+                opens_episodes=may.wakes,
+                runs_episodes=may.runs,
+                actors=actors,
+            )
         if switched or self.mode is not mode_before:
             self.changed.set()
 

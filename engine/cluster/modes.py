@@ -7,55 +7,66 @@
 
 The first of these that is set decides: the entry for the actor on this node, the entry for this
 node, the node's own setting. No node wakes a paused actor, whatever the modes; queued and running
-episodes continue, so a pause drains an actor. An unreadable entry counts as absent.
+episodes continue, so a pause drains an actor. An unreadable entry counts as absent. The entries are
+copies of what people have ordered: `engine.orders`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from streams.keys import MODES, PAUSES, name_in
+from streams.model.modes import NodeMode
 from streams.ports.bucket import BucketEntry
 
 
-class NodeMode(StrEnum):
-    """What a node does for an actor."""
+class GivenOrder(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What was ordered of one thing, and by whom."""
 
-    FULL = "full"
-    TRIGGER_ONLY = "trigger_only"
-    DISABLED = "disabled"
+    order_no: int = 0
+    """How many orders about it have come to this; of two copies the one with more is newer."""
+    by: str = ""
+    """Who gave the last one."""
+    reason: str = ""
+    at: datetime | None = None
 
 
 class ModeOrder(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+    GivenOrder, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """The entry `mode.<node>`: what people want of one node."""
 
     mode: NodeMode | None = None
     """For every actor that `actors` does not name. None: the node's own setting."""
     actors: dict[str, NodeMode] = {}
-    by: str = ""
-    """Who changed it last."""
-    at: datetime | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it says anything."""
+        return self.mode is not None or bool(self.actors)
 
 
 class PauseOrder(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+    GivenOrder, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """The entry `pause.<actor>`: no node wakes the actor."""
+    """The entry `pause.<actor>`: no node wakes the actor, unless the pause is over."""
 
-    by: str = ""
-    reason: str = ""
-    at: datetime | None = None
+    is_over: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the actor is paused."""
+        return not self.is_over
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """All entries about modes and pauses."""
+    """All entries about modes and pauses that hold."""
 
     modes: Mapping[str, ModeOrder] = {}
     """By node."""
@@ -98,7 +109,12 @@ def orders_of(entries: Iterable[BucketEntry]) -> Orders:
                 pauses[name_in(entry.key)] = _pauses.decode(entry.value)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             problems[entry.key] = str(error)
-    return Orders(modes=modes, pauses=pauses, problems=problems)
+    return Orders(
+        modes={node: each for node, each in modes.items() if each.holds},
+        # guard: resumed-actor-woken
+        pauses={actor: each for actor, each in pauses.items() if each.holds},
+        problems=problems,
+    )
 
 
 def mode_of(orders: Orders, *, node: str, setting: NodeMode, actor: str | None = None) -> NodeMode:
@@ -113,25 +129,3 @@ def switch(orders: Orders, *, node: str, setting: NodeMode, actor: str) -> Switc
     may = SWITCHES[mode_of(orders, node=node, setting=setting, actor=actor)]
     # guard: modes-wake-no-paused
     return Switch(wakes=may.wakes and actor not in orders.pauses, runs=may.runs)
-
-
-def with_mode(
-    said: ModeOrder | None, mode: NodeMode, *, actor: str | None, by: str, at: datetime
-) -> ModeOrder:
-    """Return a node's entry with `mode` set, for `actor` or for the node."""
-    before = said or ModeOrder()
-    if actor is None:
-        return ModeOrder(mode=mode, actors=before.actors, by=by, at=at)
-    return ModeOrder(mode=before.mode, actors={**before.actors, actor: mode}, by=by, at=at)
-
-
-def without_mode(
-    said: ModeOrder | None, *, actor: str | None, by: str, at: datetime
-) -> ModeOrder | None:
-    """Return a node's entry without the mode of `actor`, or of the node; None: none is left."""
-    if said is None or actor is None:
-        return None
-    actors = {each: mode for each, mode in said.actors.items() if each != actor}
-    if said.mode is None and not actors:
-        return None
-    return ModeOrder(mode=said.mode, actors=actors, by=by, at=at)

@@ -25,9 +25,10 @@ from engine.app.triggers import (
     spec_of,
 )
 from engine.app.workflow_plan import Starter
-from engine.cluster.modes import NodeMode, Switch
+from engine.cluster.modes import Switch
 from streams.json import raw
 from streams.model.foreign_streams import ForeignStream
+from streams.model.modes import NodeMode
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget
 
@@ -76,6 +77,7 @@ class ActorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     slots: int
     """How many of its episodes the node runs at a time, at most."""
     domain: str = ""
+    description: str = ""
     spec_rev: str = ""
     revision: int = 0
     """Of the definition that the node runs it by; 0: its app declares it in code."""
@@ -136,6 +138,7 @@ def actor_info(actor: Actor, may: Switch) -> ActorInfo:
         wakes=may.wakes,
         slots=actor.max_concurrent_episodes,
         domain=actor.domain,
+        description=actor.description,
         spec_rev=actor.spec_rev,
         revision=actor.revision,
         limits=limits if actor.is_laned else {},
@@ -246,5 +249,9 @@ def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
             continue
         if isinstance(value, str | int | float):
             yield name, value
-        elif isinstance(value, _SHOWN):
+        elif isinstance(value, _SHOWN) or _are_texts(value):
             yield name, msgspec.to_builtins(value)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(each, str) for each in value)

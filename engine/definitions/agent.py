@@ -16,7 +16,7 @@ imported. A trigger is one object:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
@@ -38,7 +38,7 @@ from engine.app.app import App
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
-from engine.app.tools import check_name, overrides
+from engine.app.tools import check_name, overrides_of
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
 from engine.errors import BadDefinition, DeclarationError
 from engine.templates import BUILT_IN
@@ -236,9 +236,10 @@ class DedupeDefinition(Coded):
 
 
 class OverridesDefinition(Coded):
-    """Results that replace the outside in dry runs."""
+    """Results and failures that replace the outside in dry runs."""
 
     tools: dict[str, object] = Field(default_factory=dict)
+    failures: dict[str, object] = Field(default_factory=dict)
     synthesis: object = None
     persist_findings: object = False
 
@@ -247,13 +248,12 @@ class OverridesDefinition(Coded):
         try:
             self.made()
         except ValueError as error:
-            raise ValueError(str(error).removeprefix("overrides(): ")) from error
+            raise ValueError(str(error)) from error
         return self
 
     def made(self) -> Overrides:
         """Return the overrides, or raise `ValueError`."""
-        options: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
-        return overrides(**options)
+        return overrides_of({name: getattr(self, name) for name in type(self).model_fields})
 
 
 class EscalationDefinition(Coded):
@@ -289,6 +289,8 @@ def _plain_options() -> Any:  # noqa: ANN401 - a class that is made at run time 
     for option in fields(ExpectationOptions):
         if option.name not in CODE_ONLY | _SPELLED:
             type_: Any = types[option.name]
+            if type_ == Sequence[str]:
+                type_ = Listed[str]
             default: Any = option.default
             for struct in filter(_is_struct, (type_, *get_args(type_))):
                 model = _model_of(struct)
@@ -353,6 +355,7 @@ class AgentDefinition(Strict):
 
     id: str
     domain: str = "default"
+    description: str = ""
     spec_rev: str = ""
     max_concurrent_episodes: int = 5
     max_concurrent_cluster: int | None = None
@@ -403,6 +406,7 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
         actor = Actor(
             definition.id,
             domain=definition.domain,
+            description=definition.description,
             spec_rev=definition.spec_rev,
             revision=revision,
             max_concurrent_episodes=definition.max_concurrent_episodes,

@@ -1,7 +1,7 @@
 """The rules of dry runs: episodes that run in full and change nothing outside. Pure.
 
-* Tools: an override replaces the call. Without one, tools without side effects are called; a tool
-  with side effects is not, and its step fails as `dry_run_side_effect`.
+* Tools: an override replaces the call by a result or a failure. Without one, tools without side
+  effects are called; a tool with side effects is not, and its step fails as `dry_run_side_effect`.
 * Synthesis: performed, unless an override replaces it.
 * People: nobody is asked and nothing is awaited. An approval is approved; a wait gets `null`.
 * Findings: left out, each with the outcome `dry_run`; or stored under keys and an actor with a
@@ -23,13 +23,13 @@ from engine import validation
 from engine.app.actions import Pause, RequestApproval, Sleep, WaitFor, fingerprint
 from engine.app.findings import checked_key
 from engine.app.outputs import NO_ADAPTER
-from engine.app.tools import Tool
+from engine.app.tools import SYNTHESIS, Tool
 from engine.episodes.episode import Performed
 from streams.json import NOTHING, raw
 from streams.model.events import EpisodeConverged, EpisodeOpened, Resolution, StepKind
 from streams.model.findings import Finding, FindingIntent, FindingOutcome, RaiseFinding
 from streams.model.outputs import DRY_RUN, OUTCOMES, OutputOutcome, OutputStatus
-from streams.model.triggers import Mode, Overrides
+from streams.model.triggers import Mode, OverrideFailure, Overrides
 
 LEFT_OUT: Final = "dry_run"
 """Outcome of a finding that a dry run does not store."""
@@ -46,22 +46,28 @@ _APART: Final = ":"
 def merged(fire: Overrides | None, declared: Overrides | None) -> Overrides:
     """Return the overrides of a dry run: each of the fire wins over the expectation's."""
     first, then = fire or NO_OVERRIDES, declared or NO_OVERRIDES
+    said = {*first.tools, *first.failures}
+    if first.synthesis != NOTHING:
+        said.add(SYNTHESIS)
+    # guard: fired-result-for-declared-failure
+    results = {name: each for name, each in then.tools.items() if name not in said}
+    failures = {name: each for name, each in then.failures.items() if name not in said}
     return Overrides(
-        tools={**then.tools, **first.tools},
-        synthesis=then.synthesis if first.synthesis == NOTHING else first.synthesis,
+        tools={**results, **first.tools},
+        failures={**failures, **first.failures},
+        synthesis=first.synthesis if SYNTHESIS in said else then.synthesis,
         persist_findings=first.persist_findings or then.persist_findings,
     )
 
 
-def result_of(opened: EpisodeOpened, tool_name: str) -> msgspec.Raw | None:
-    """Return the override for the tool `tool_name`, a `capability.action`; None: there is none."""
-    return _overrides(opened).tools.get(tool_name)
-
-
-def synthesis_of(opened: EpisodeOpened) -> msgspec.Raw | None:
-    """Return the override for a synthesis; None: there is none."""
-    synthesis = _overrides(opened).synthesis
-    return None if synthesis == NOTHING else synthesis
+def stand_in(opened: EpisodeOpened, name: str) -> msgspec.Raw | OverrideFailure | None:
+    """Return what stands for `name`, a `capability.action` or `SYNTHESIS`; None: nothing does."""
+    given = _overrides(opened)
+    if name in given.failures:
+        return given.failures[name]
+    if name != SYNTHESIS:
+        return given.tools.get(name)
+    return None if given.synthesis == NOTHING else given.synthesis
 
 
 def may_call(opened: EpisodeOpened, tool: Tool) -> bool:
@@ -110,12 +116,19 @@ def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
 def set_apart(
     converged: EpisodeConverged, opened: EpisodeOpened, *, reported: Sequence[str] = ()
 ) -> EpisodeConverged:
-    """Return `converged` with the dry run's own keys, if it stores its findings.
+    """Return `converged` as the dry run `opened` records it; a live run as it is.
 
-    See `kept_apart`.
+    With its own keys if it stores its findings, see `kept_apart`; otherwise it says that it raises
+    nothing, and in any case that it sends nothing.
     """
-    apart = kept_apart(converged.findings, opened, reported=reported)
-    return converged if apart == converged.findings else replace(converged, findings=apart)
+    if opened.mode is Mode.LIVE:
+        return converged
+    return replace(
+        converged,
+        findings=kept_apart(converged.findings, opened, reported=reported),
+        raises_nothing=bool(converged.findings) and not keeps_findings(opened),
+        sends_nothing=bool(converged.outputs) and not delivers(opened),
+    )
 
 
 def kept_apart(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from engine.episodes.redaction import as_shown
 from engine.errors import BudgetExceeded, Rejected
 from streams.json import NOTHING
+from streams.model.children import ChildEnd, ChildStart
 from streams.model.events import (
     AGAIN,
     BlockReason,
@@ -31,6 +32,7 @@ from streams.model.events import (
     EpisodeOpened,
     EpisodeResolved,
     EpisodeStarted,
+    Parked,
     Resolution,
     StepAnnounced,
     StepKind,
@@ -75,11 +77,15 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     error_class: str = ""
     error_detail: str = ""
     cost_tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
     cost_ms: int = 0
     model: str = ""
+    is_override: bool = False
     path: str = ""
     retry_s: float = 0.0
     stored: StoredResult | None = None
+    child: ChildEnd | None = None
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +95,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     claim_revision: int = 0
     fresh: bool = False
     alone: bool = False
+    code: str = ""
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +114,7 @@ class Announce(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     until: datetime | None = None
     findings: tuple[FindingIntent, ...] = ()
+    child: ChildStart | None = None
 
 
 class Save(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,10 +134,12 @@ class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
     wait: Wait | None = None
     path: str = ""
     ahead: tuple[str, ...] = ()
+    parked: Parked | None = None
+    for_children: bool = False
 
 
 class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """The wait is over; its result has just been recorded as its step."""
+    """The wait is over; its result, unless it was parked, has just been recorded as its step."""
 
     resolution: Resolution
     by: str = ""
@@ -138,6 +148,7 @@ class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
     edited_hash: str = ""
     request_no: int = 0
     acting_episode_id: str = ""
+    park_no: int = 0
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,7 +319,13 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     traces: tuple[Trace, ...] = ()
     """The newest steps, for loop detection."""
     announced: tuple[StepAnnounced, ...] = ()
-    """What was announced and is not recorded yet, one for each path."""
+    """What was announced and is not recorded yet, one for each path; but children."""
+    children: Mapping[str, StepAnnounced] = msgspec.field(default_factory=dict)
+    """Path → the announced child whose end is not recorded yet: there may be many."""
+    children_ended: tuple[frozenset[str], ...] = ()
+    """The children whose ends are recorded, and count: sets of which each is larger than the next,
+    since there may be any number.
+    """
     effects: tuple[str, ...] = ()
     """Tools with side effects, announced since the strategy last restarted."""
     checkpoints_saved: int = 0
@@ -318,6 +335,14 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Its wait, or its last one."""
     resolved: EpisodeResolved | None = None
     """Its last answer."""
+    parked: EpisodeBlocked | None = None
+    """Its wait for other code, or its last one, unless it has got further since."""
+    parks: int = 0
+    """How often it was parked."""
+    code: str = ""
+    """A digest of the code of its newest attempt."""
+    code_before: str = ""
+    """Of the attempt that has recorded the newest step, announcement or wait."""
     outputs: tuple[str, ...] = ()
     """Keys of the outputs that its steps proposed or announced."""
     outputs_settled: tuple[OutputOutcome, ...] = ()
@@ -390,12 +415,17 @@ def _step_event(
             number = len(episode.reported) if command.findings else 0  # guard: reports-numbered
             return StepAnnounced(step_no=last + 1, finding_no=number, **said)
         case Performed():
-            step = StepRecorded(step_no=last + 1, wall_used_ms=used_ms, **said)
+            # guard: child-time-counts
+            ran_ms = used_ms + (command.child.wall_ms if command.child is not None else 0)
+            step = StepRecorded(step_no=last + 1, wall_used_ms=ran_ms, **said)
             return _shown(episode, step)
         case BlockEpisode():
             return EpisodeBlocked(step_no=last + 1, wall_used_ms=used_ms, **said)
         case AnswerEpisode():
-            return EpisodeResolved(step_no=last, **said)
+            # Ends of children may have been recorded since; a parked episode records no answer.
+            no_block = last + bool(command.park_no)
+            block_no = episode.blocked.step_no if episode.blocked is not None else no_block
+            return EpisodeResolved(step_no=block_no, **said)
         case Save():
             number = episode.checkpoints_saved
             return CheckpointSaved(checkpoint_no=number, step_no=last, **said)
@@ -405,8 +435,7 @@ def _step_event(
 
 def _shown(episode: Episode, step: StepRecorded) -> StepRecorded:
     strategy = episode.opened.log_strategy if episode.opened else LogStrategy.FULL_DEBUG
-    # By default only prompts are hidden.
-    # guard: prompts-redacted-by-default
+    # guard: full-log-cuts-answers
     if strategy is LogStrategy.FULL_DEBUG and step.kind is not StepKind.SYNTHESIS:
         return step
     return as_shown(step, strategy)  # guard: step-by-opening-strategy
@@ -453,7 +482,13 @@ def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
             return replace(episode, status=Status.QUEUED, wall_used_s=_wall_used_s(episode, event))
         case EpisodeConverged():
             used_s = _wall_used_s(episode, event)
-            return replace(episode, status=Status.CONVERGING, converged=event, wall_used_s=used_s)
+            return replace(
+                episode,
+                status=Status.CONVERGING,
+                converged=event,
+                wall_used_s=used_s,
+                parked=None,
+            )
         case EpisodeDeferred():
             return replace(episode, status=Status.DELIVERING, deferred=event)
         case EpisodeFinished(status=status):
@@ -468,22 +503,32 @@ def _moved(
 ) -> Episode:
     match event:
         case StepAnnounced():
-            return _announced(episode, event)
+            return _announced(_further(episode), event)
         case StepRecorded():
-            return _with_step(episode, event)
+            return _with_step(_further(episode), event)
         case CheckpointSaved(checkpoint_no=number):
             return replace(
-                episode,
+                _further(episode),
                 checkpoints_saved=number + 1,
                 schema_version=event.schema_version,
             )
         case EpisodeBlocked():
             used_s = _wall_used_s(episode, event)
-            return replace(episode, status=Status.BLOCKED, blocked=event, wall_used_s=used_s)
+            moved = replace(episode, status=Status.BLOCKED, blocked=event, wall_used_s=used_s)
+            if event.parked is None:
+                return _further(moved)
+            return replace(moved, parked=event, parks=event.parked.number)
         case EpisodeResolved():
             return replace(episode, status=Status.QUEUED, resolved=event)
         case _:
             assert_never(event)
+
+
+def _further(episode: Episode) -> Episode:
+    """Return `episode` after what no replay records: its code takes the way that was recorded."""
+    if episode.parked is None and episode.code_before == episode.code:
+        return episode
+    return replace(episode, parked=None, code_before=episode.code)
 
 
 def fold(records: Iterable[Recorded], episode: Episode = UNOPENED) -> Episode:
@@ -507,18 +552,23 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         episode,
         status=Status.CONVERGING if is_decided else Status.RUNNING,
         node=event.node,
+        code=event.code,
+        parked=None if event.fresh else episode.parked,
         attempts=event.attempt,
         crashes=episode.crashes + crashed,
         is_alone=event.alone,
         steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
         traces=() if event.fresh else episode.traces,
         announced=() if event.fresh else episode.announced,
+        children={} if event.fresh else episode.children,
         effects=() if event.fresh else episode.effects,
         schema_version=0 if event.fresh else episode.schema_version,
     )
 
 
 def _announced(episode: Episode, event: StepAnnounced) -> Episode:
+    if event.child is not None:
+        return replace(episode, children={**episode.children, event.path: event})
     announced = (*_without(episode.announced, event.path), event)
     if event.output_key:
         outputs = (*episode.outputs, *({event.output_key} - set(episode.outputs)))
@@ -533,6 +583,14 @@ def _announced(episode: Episode, event: StepAnnounced) -> Episode:
 
 def _without(announced: tuple[StepAnnounced, ...], path: str) -> tuple[StepAnnounced, ...]:
     return tuple(each for each in announced if each.path != path)
+
+
+def _without_child(children: Mapping[str, StepAnnounced], path: str) -> Mapping[str, StepAnnounced]:
+    if path not in children:
+        return children
+    left = dict(children)
+    del left[path]
+    return left
 
 
 def _outcome(step: StepRecorded) -> bytes:
@@ -566,13 +624,27 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         crashes=0 if steps > episode.steps_most else episode.crashes,
         steps_most=max(steps, episode.steps_most),
         steps_recorded=step.step_no,
-        turns_used=episode.turns_used + step.is_turn,
+        # guard: child-turns-count
+        turns_used=episode.turns_used + step.turns,
         tokens_used=tokens_used,
         wall_used_s=_wall_used_s(episode, step),  # guard: parallel-time-counts-once
         outputs_settled=episode.outputs_settled + settled,
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
         announced=_without(episode.announced, step.path),  # guard: announcement-until-own-step
+        children=_without_child(episode.children, step.path),
+        children_ended=_with_child(episode.children_ended, step),
     )
+
+
+def _with_child(
+    ended: tuple[frozenset[str], ...], step: StepRecorded
+) -> tuple[frozenset[str], ...]:
+    if step.child is None:
+        return ended
+    newest = frozenset({step.child.episode_id})
+    while ended and len(ended[-1]) <= len(newest):
+        newest, ended = newest | ended[-1], ended[:-1]
+    return *ended, newest
 
 
 def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:

@@ -32,7 +32,15 @@ from engine.validation import (
 )
 from streams.errors import BadName
 from streams.json import JsonObject, exact, raw
-from streams.model.triggers import Budget, LogStrategy, ManualTrigger, Mode, Overrides
+from streams.model.children import WithParent
+from streams.model.triggers import (
+    Budget,
+    EpisodeTrigger,
+    LogStrategy,
+    ManualTrigger,
+    Mode,
+    Overrides,
+)
 from streams.ports.all import Ports
 from streams.ports.domain_events import EVENT_BYTES_MAX
 from streams.ports.timers import Timer
@@ -45,6 +53,18 @@ PURPOSE: Final = "fire"
 
 METADATA_BYTES_MAX: Final = 16 * 1024
 """Largest metadata of a fire, in bytes of JSON: every list of episodes may show it."""
+
+
+class ParentCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which episode asks for another one and waits for its end."""
+
+    actor_id: str
+    episode_id: str
+    call: str
+    """The path of the call in its function."""
+    budget: Budget
+    """What it has left; a limit of 0: it has none."""
+    with_parent: WithParent = WithParent.CANCEL
 
 
 class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,6 +95,10 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of the actor's definition; 0: the one that is in force when the episode is opened."""
     log_strategy: LogStrategy | None = None
     """None: the expectation's."""
+    parent: ParentCall | None = None
+    """None: no episode asks."""
+    attempts_max: int = 0
+    """Crashes that end the episode; 0: as many as the expectation says."""
 
 
 def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
@@ -94,6 +118,20 @@ def parse_fire(said: JsonObject) -> FireRequest:
         raise BadRequest(field="fire", problem=str(error)) from error
     _check(asked)
     return asked
+
+
+def fired_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger | EpisodeTrigger:
+    """Return the trigger of an episode that a request opens: of a person, or of an episode."""
+    if asked.parent is None:
+        return manual_trigger(asked, subject_key=subject_key)
+    return EpisodeTrigger(
+        parent_id=asked.parent.episode_id,
+        parent_actor_id=asked.parent.actor_id,
+        call=asked.parent.call,
+        payload=asked.payload,
+        entity_id=entity_id(asked.payload, subject_key),
+        hops=asked.hops,
+    )
 
 
 def manual_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger:
@@ -134,6 +172,7 @@ def _check(asked: FireRequest) -> None:
     _check_object("payload", asked.payload, most_bytes=EVENT_BYTES_MAX)
     _check_object("metadata", asked.metadata, most_bytes=METADATA_BYTES_MAX)
     _check_number("revision", asked.revision, least=0, most=REVISION_MAX)
+    _check_number("attempts_max", asked.attempts_max, least=0, most=COUNT_MAX)
     _check_budget(asked.budget)
     if asked.overrides is not None:
         _check_overrides("overrides", asked.overrides, mode=asked.mode)
@@ -220,6 +259,7 @@ async def fire(
     budget: Mapping[str, int | float] | None = None,
     revision: int = 0,
     log_strategy: Logging | None = None,
+    attempts_max: int = 0,
 ) -> str:
     """Ask `actor` for an episode of `expectation`, and return the id of the episode.
 
@@ -242,6 +282,7 @@ async def fire(
         revision: of the actor's definition, on which the episode runs; 0: the one in force. One
             that was never applied makes the request a dead letter.
         log_strategy: what people may see of this episode, instead of what the expectation says.
+        attempts_max: crashes that end this episode, instead of what the expectation says; 0: that.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
@@ -265,6 +306,7 @@ async def fire(
         budget=dict(budget or {}),
         revision=revision,
         log_strategy=None if log_strategy is None else _log_strategy(log_strategy),
+        attempts_max=attempts_max,
     )
     return await send_fire(ports, actor, asked, at=at)
 

@@ -28,8 +28,12 @@ USED_MIN: Final = 5
 
 MS_PER_S: Final = 1_000
 
-_MET: Final = "+"
-_BROKEN: Final = "-"
+_KEPT_AS: Final = {
+    LevelOutcome.MET: "+",
+    LevelOutcome.LATE_START: "s",
+    LevelOutcome.FAILED: "f",
+    LevelOutcome.LATE_END: "e",
+}
 """What each outcome is kept as."""
 
 
@@ -50,7 +54,8 @@ class CountEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The commit with the end."""
     level: ServiceLevel | None
     """The promise; None: there was none, or the end does not count for it."""
-    is_met: bool
+    outcome: LevelOutcome | None
+    """Whether it was kept, or what was broken first; None where there is no promise."""
     used: Used | None
     """None: it does not count for a budget."""
 
@@ -62,8 +67,8 @@ class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
     """The stream that has the end."""
     seq: int
     is_kept: bool
-    episodes: int
-    met: int
+    outcomes: dict[LevelOutcome, int]
+    """How many of the window ended how."""
 
 
 class LatestEnds(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +89,7 @@ def end_to_count(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> Co
     level = opened.service_level if outcome is not None else None
     if level is None and used is None:
         return None
-    is_met = outcome is LevelOutcome.MET
-    return CountEnd(opened=opened, seq=seq, level=level, is_met=is_met, used=used)
+    return CountEnd(opened=opened, seq=seq, level=level, outcome=outcome, used=used)
 
 
 def _used(opened: EpisodeOpened, end: EpisodeFinished) -> Used | None:
@@ -111,16 +115,16 @@ def count(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
 
 def _judged(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
     level = end.level
-    if level is None:
+    if level is None or end.outcome is None:
         return ends
     # guard: level-window
-    outcomes = (ends.outcomes + (_MET if end.is_met else _BROKEN))[-level.window :]
-    episodes, met = len(outcomes), outcomes.count(_MET)
+    outcomes = (ends.outcomes + _KEPT_AS[end.outcome])[-level.window :]
+    how_many = {outcome: outcomes.count(mark) for outcome, mark in _KEPT_AS.items()}
     # Exact, as in the view: 0.07 of 100 episodes are 7.
-    is_kept = met >= Decimal(str(level.success)) * episodes
+    is_kept = how_many[LevelOutcome.MET] >= Decimal(str(level.success)) * len(outcomes)
     changes = ends.changes
     if is_kept is not ends.is_kept:
-        change = LevelChange(part=part, seq=end.seq, is_kept=is_kept, episodes=episodes, met=met)
+        change = LevelChange(part=part, seq=end.seq, is_kept=is_kept, outcomes=how_many)
         changes = (*changes, change)
     return replace(ends, outcomes=outcomes, is_kept=is_kept, changes=changes)
 
@@ -180,6 +184,7 @@ def level_changed(ends: LatestEnds, end: CountEnd, *, part: str) -> PublicEvent 
     if change is None or level is None:
         return None
     opened, what = end.opened, "recovered" if change.is_kept else "breached"
+    episodes = sum(change.outcomes.values())
     return PublicEvent(
         name=f"service_level.{what}",
         id=f"{opened.episode_id}.service_level.{what}",
@@ -187,10 +192,12 @@ def level_changed(ends: LatestEnds, end: CountEnd, *, part: str) -> PublicEvent 
             "episode_id": opened.episode_id,
             "actor_id": opened.actor_id,
             "expectation_id": opened.expectation_id,
-            "episodes": change.episodes,
-            "met": change.met,
-            "ratio": change.met / change.episodes,
+            "episodes": episodes,
+            **{outcome.value: number for outcome, number in change.outcomes.items()},
+            "ratio": change.outcomes[LevelOutcome.MET] / episodes,
             "success": level.success,
+            "start_s": level.start_s,
+            "end_s": level.end_s,
             "window": level.window,
             "journal_seq": end.seq,
         },

@@ -21,7 +21,7 @@ from engine.episodes.latest_ends import adapted, ends_in
 from engine.runtime.store import append_first
 from streams.errors import TimerConflict, Unavailable, UnreadableEvent
 from streams.keys import ends_key
-from streams.model.events import EpisodeOpened
+from streams.model.events import EpisodeEvent, EpisodeOpened
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket
 from streams.ports.log import Commit, Recorded
@@ -114,6 +114,15 @@ async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime, tra
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
     return await append_first(ports.log, ports.stack.episode(episode_id), commit)
+
+
+async def end_unopened(ports: Ports, life: tuple[EpisodeEvent, ...], *, at: datetime) -> bool:
+    """Open and end an episode in one commit, its whole `life`; return False if it was open."""
+    opened = life[0]
+    assert isinstance(opened, EpisodeOpened), "a life begins so"
+    id_ = opened.episode_id
+    commit = Commit(id=f"unopened.{id_}", at=at, events=life, trace=traceparent())
+    return await append_first(ports.log, ports.stack.episode(id_), commit)
 
 
 def attend_timer(actor: str, episode_id: str) -> Timer:

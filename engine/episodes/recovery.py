@@ -9,13 +9,27 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.app.actions import Action, Sleep, Step, ToolCall
+from engine.app.actions import (
+    Action,
+    Observe,
+    ReportFindings,
+    RequestApproval,
+    SendOutput,
+    Sleep,
+    StartEpisode,
+    Step,
+    ToolCall,
+    WaitFor,
+)
 from engine.app.actor import Actor, Policy
 from engine.episodes.episode import ENDED, Episode, Status
 from engine.errors import OUTCOME_UNKNOWN, NondeterministicReplay
 from engine.runtime.catalog import Hindrance
+from streams.json import raw
+from streams.model.children import ChildStart
 from streams.model.events import (
     EpisodeBlocked,
+    EpisodeOpened,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -26,7 +40,7 @@ ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
 
 
 class _Slept(msgspec.Struct, frozen=True):
-    """The arguments of a wait that was a sleep; a dry run has only its length."""
+    """The arguments of a wait that was a sleep."""
 
     until: datetime | None = None
     seconds: float | None = None
@@ -54,6 +68,11 @@ class Takeover(msgspec.Struct, frozen=True, kw_only=True):
     error_class: str = ""
     """Why the episode ends instead; empty: it continues."""
     detail: str = ""
+
+
+def attempts_of(opened: EpisodeOpened, *, declared: int) -> int:
+    """Return how many crashes end an episode: what its expectation says, or whoever fired it."""
+    return opened.attempts_max or declared  # guard: fired-attempts-hold
 
 
 def take_over(
@@ -106,15 +125,76 @@ def is_suspect(episode: Episode, *, attempts_max: int) -> bool:
     return crashes >= attempts_max - 1 and not has_had_it
 
 
-def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
-    """Raise `NondeterministicReplay` unless `asked` is the recorded action's fingerprint."""
+def check_same(recorded: Asked, *, asked: str, action: Step, is_strict: bool) -> None:
+    """Raise `NondeterministicReplay` unless the record stands for `action`.
+
+    `asked` is the fingerprint of `action`.
+    """
     if recorded.fingerprint == asked:  # guard: replay-asks-the-same
+        return
+    if stands(recorded, action) and not is_strict:
         return
     was, asks = text_of_step(recorded), kind_of(action)
     other = " with other values" if asks == was else ""
     raise NondeterministicReplay(
         f"call {recorded.path} was {was}; the replay asks for {asks}{other}"
     )
+
+
+def is_alike(recorded: Asked, action: Step) -> bool:
+    """Return whether two calls can differ in their values alone."""
+    match recorded, action:
+        case EpisodeBlocked(), _:
+            return _is_alike_block(recorded, action)
+        case _, ToolCall(capability=capability, action=name):
+            return recorded.tool_name == f"{capability}.{name}"
+        case StepAnnounced(), Sleep():
+            return recorded.until is not None
+        case StepAnnounced(), SendOutput() | ReportFindings():
+            return not recorded.is_call
+        case StepAnnounced(), _:
+            return False
+        case _, Sleep() | WaitFor():
+            is_sleep = recorded.kind is StepKind.WAIT and bool(_sleep_in(recorded.args))
+            is_wait = recorded.kind is StepKind.WAIT and not is_sleep
+            return is_sleep if isinstance(action, Sleep) else is_wait
+        case _, SendOutput(intent=intent):
+            return recorded.tool_name == f"{StepKind.OUTPUT}.{intent.adapter}"
+        case _, Observe():  # The time, and what is read of findings, are observations, too.
+            return recorded.kind is StepKind.OBSERVATION and not recorded.tool_name
+        case _, StartEpisode():
+            return text_of_step(recorded) == kind_of(action)  # guard: child-record-stands
+        case _:
+            return recorded.kind == kind_of(action)
+
+
+def _is_alike_block(blocked: EpisodeBlocked, action: Step) -> bool:
+    is_sleep = blocked.wait is not None and not blocked.wait.ref
+    return is_sleep if isinstance(action, Sleep) else blocked.reason == kind_of(action)
+
+
+def stands(recorded: Asked, action: Step) -> bool:
+    """Return whether a record answers `action`, though their values differ.
+
+    What people have agreed to, and what a signal was for, they have not of anything else. What was
+    announced and is not recorded would be made with other values than the announced ones; a sleep
+    ends when it was announced to.
+    """
+    if not is_alike(recorded, action):
+        return False
+    match recorded, action:
+        case StepAnnounced(), _:
+            return isinstance(action, Sleep)
+        case StepRecorded(), RequestApproval(plan=plan):
+            return recorded.args == raw(plan)  # guard: approved-plan-stands
+        case StepRecorded(), WaitFor(ref=ref):
+            return recorded.args == raw({"ref": ref})  # guard: awaited-ref-stands
+        case EpisodeBlocked(wait=Wait(ref=was)), WaitFor(ref=ref):
+            return was == ref
+        case EpisodeBlocked(), RequestApproval():
+            return False
+        case _:
+            return True
 
 
 def text_of_step(recorded: Asked) -> str:
@@ -129,10 +209,14 @@ def text_of_step(recorded: Asked) -> str:
             return _sleep_until(until)
         case StepAnnounced(findings=(_, *_)):
             return StepKind.REPORT.value
+        case StepAnnounced(child=ChildStart(), tool_name=tool_name):
+            return f"{StepKind.EPISODE} {tool_name}"
         case StepAnnounced(tool_name=tool_name):
             return f"{StepKind.TOOL_CALL} {tool_name}"
-        case EpisodeBlocked(wait=Wait(ref="", expires_at=datetime() as until)):
-            return _sleep_until(until)
+        case EpisodeBlocked(wait=Wait(ref="", expires_at=datetime() as until) as wait):
+            return _sleep_of(wait.seconds) if wait.seconds else _sleep_until(until)
+        case EpisodeBlocked(wait=Wait(ref=""), for_children=True):
+            return StepKind.EPISODE.value
         case EpisodeBlocked(reason=reason):
             return reason.value
 
@@ -140,9 +224,9 @@ def text_of_step(recorded: Asked) -> str:
 def _sleep_in(args: msgspec.Raw) -> str:
     """Return the sleep that a wait was, by its arguments; nothing: it waited for a signal."""
     slept = _slept.decode(args)
-    if slept.until is not None:
-        return _sleep_until(slept.until)
-    return "" if slept.seconds is None else _sleep_of(slept.seconds)
+    if slept.seconds is not None:
+        return _sleep_of(slept.seconds)
+    return "" if slept.until is None else _sleep_until(slept.until)
 
 
 def _sleep_until(until: datetime) -> str:
@@ -160,6 +244,8 @@ def kind_of(action: Action) -> str:
             return f"{StepKind.TOOL_CALL} {capability}.{name}"
         case Sleep(seconds=seconds):
             return _sleep_of(seconds)
+        case StartEpisode(actor=actor, expectation=expectation):
+            return f"{StepKind.EPISODE} {actor}.{expectation}"
         case _:
             return str(action.__struct_config__.tag)
 

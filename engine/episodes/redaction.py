@@ -4,7 +4,7 @@
 | --- | --- | --- | --- | --- |
 | `none`, `summary_only` | nothing | nothing | nothing | nothing |
 | `timeline` | result in short | prompt in short, answer cut | in short | all |
-| `full_debug` | all | all but prompts, answer cut | all | all |
+| `full_debug` | all | all, answer cut | all | all |
 
 A replay gets every result as it was. What a tool redacts itself comes before. Errors are shown in
 any case. A result in the object store is shown by its size, and by its digest where all of it may
@@ -64,8 +64,8 @@ def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
             is_hidden = step.stored is not None and shown.result_shown == NOTHING
             return replace(shown, is_hidden=step.is_hidden or is_hidden)
         case LogStrategy.TIMELINE | LogStrategy.FULL_DEBUG if step.kind is StepKind.SYNTHESIS:
-            prompt = without_prompts(unraw(step.args))
-            args = in_short(prompt) if strategy is LogStrategy.TIMELINE else prompt
+            asked = asked_as_shown(unraw(step.args), strategy)
+            args = in_short(asked) if strategy is LogStrategy.TIMELINE else asked
             answer = cut(_shown(step), most_bytes=ANSWER_BYTES_MAX[strategy])
             return _showing(replace(step, args=raw(args)), answer)
         case _:
@@ -77,6 +77,12 @@ def in_short(value: object) -> object:
     if isinstance(value, dict):
         return {key: _digest(each) for key, each in value.items()}
     return _digest(value)
+
+
+def asked_as_shown(value: object, strategy: LogStrategy) -> object:
+    """Return what a synthesizer was asked as people may see it under `strategy`, not in short."""
+    # guard: prompts-redacted-unless-full
+    return value if strategy is LogStrategy.FULL_DEBUG else without_prompts(value)
 
 
 def without_prompts(value: object) -> object:

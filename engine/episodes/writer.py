@@ -3,17 +3,18 @@
 What is recorded while an append is in flight goes into the next commit, and `barrier` waits until
 everything is durable. So a run of quick steps costs one commit, and no side effect happens before
 the journal has what led to it. The first commit is the fence: after it no other node can append.
-Just before it the writer makes the claim, whose revision the start carries.
+Just before it the attempt makes its claim, whose revision the start carries.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
+from engine.episodes.attempt import Attempt, AttemptState
 from engine.episodes.episode import Command, Episode, decide, evolve
 from engine.episodes.service_level import EpisodeTimes, judge
 from streams.clock import Clock
@@ -38,24 +39,20 @@ class JournalWriter:
         episode: Episode,
         version: int,
         writer_id: str,
-        before_fence: Callable[[Sequence[EpisodeEvent]], Awaitable[int]],
-        after_fence: Callable[[], Awaitable[None]],
+        attempt: Attempt,
         times: EpisodeTimes | None = None,
     ) -> None:
         """Continue from `episode` at `version`.
 
         Args:
             writer_id: unique for ever; commit ids start with it.
-            before_fence: called with the first commit before it is written, for the revision of
-                the claim; what it raises, `barrier` raises, and nothing is written.
-            after_fence: called as soon as the first commit is durable.
+            attempt: makes its claim before the first commit; what that raises, `barrier` raises,
+                and nothing is written. It is fenced as soon as the first commit is durable.
             times: of an episode with a service level, so far: its end tells whether it was met.
         """
         self.episode = episode
         self.version = version
-        self.is_fenced = False
-        """Whether the first commit is durable, so that no other node can append."""
-        self._before_fence, self._after_fence = before_fence, after_fence
+        self._attempt = attempt
         self._log, self._clock, self._subject, self._writer_id = log, clock, subject, writer_id
         self._times = times
         self._commits = 0
@@ -139,7 +136,7 @@ class JournalWriter:
         if self._broken is not None:
             raise self._broken
         while self._pending:
-            if not self.is_fenced and self._in_doubt is None:
+            if self._attempt.state is not AttemptState.FENCED and self._in_doubt is None:
                 # guard: claim-trusted-at-fence
                 self._sign(await self._secured(self._pending[:most]))
             commit = self._in_doubt or self._commit(tuple(self._pending[:most]))
@@ -157,12 +154,13 @@ class JournalWriter:
                 raise
             else:
                 del self._pending[: len(commit.events)]
-                await self._note_fenced()
+                if self._attempt.state is not AttemptState.FENCED:
+                    await self._attempt.note_fenced()
 
     async def _secured(self, first: Sequence[EpisodeEvent]) -> int:
         """Return the revision of the claim; whether one was made is not found out a second time."""
         try:
-            return await self._before_fence(first)
+            return await self._attempt.claim_for(first)
         except asyncio.CancelledError:
             # guard: cancelled-claim-unrelied
             self._broken = UnknownOutcome(self._subject, detail="canceled while it was claimed")
@@ -176,11 +174,6 @@ class JournalWriter:
             else event
             for event in self._pending
         ]
-
-    async def _note_fenced(self) -> None:
-        if not self.is_fenced:
-            self.is_fenced = True
-            await self._after_fence()
 
     def _commit(self, events: tuple[EpisodeEvent, ...]) -> Commit:
         self._commits += 1

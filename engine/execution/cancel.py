@@ -14,10 +14,10 @@ from datetime import timedelta
 import structlog
 
 from engine.episodes import cancel
-from engine.episodes.cancel import RunningEpisodes
+from engine.episodes.attempt import AttemptState, RunningEpisodes
 from engine.episodes.episode import ENDED, Episode, Status
-from engine.execution.run import EpisodeRunner
-from engine.outputs.pool import OutputContext
+from engine.execution.parts import ActorParts
+from engine.execution.run import new_attempt, run_episode
 from engine.runtime.watch import follow
 from streams.clock import SKEW_S
 from streams.json import UNDECODABLE
@@ -70,37 +70,41 @@ def _command_in(entry: BucketEntry) -> Cancel | None:
 class CancelHandler:
     """One delivery of a cancel command. Only concluding an episode takes a slot."""
 
-    context: OutputContext
+    parts: ActorParts
     command: Cancel
     delivery: Delivery[Command | Unreadable]
-    _is_answered: bool = False
+    _is_acknowledged: bool = False
 
     async def carry_out(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """Do what can be done now; return whether the command is acknowledged."""
-        command, running = self.command, self.context.running
+        command, running = self.command, self.parts.running
         if self._is_over(episode, records[-1]):
-            await self._answer()
+            await self.ack()
             log.info("nothing to cancel any more", status=episode.status.value, by=command.by)
             return True
         if running.wish(command.episode_id, cancel.end_of(command)):
             return False  # guard: cancel-repeats-until-ended
-        needs_slot = needs_expectation(episode)
-        if needs_slot and not self.context.slots.try_take():  # guard: cancelled-findings-take-slot
+        needs_slot, slots = needs_expectation(episode), self.parts.context.slots
+        if needs_slot and not slots.try_take():  # guard: cancelled-findings-take-slot
             await self._tell_nodes()
             return False
         try:
             return await self._end(episode, records)
         finally:
             if needs_slot:
-                self.context.slots.give_back()
+                slots.give_back()
 
     async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """End an episode that does not run here; its result is concluded all the same."""
-        runner = EpisodeRunner(self.context, self._answer)
+        opened = episode.opened
+        assert opened is not None, "an attempt at an episode that was never opened"
         # Where no node has begun, none of its code has run that a crash could be counted for.
-        if not await runner.take_over(episode, records, careful=episode.attempts > 0):
+        attempt = new_attempt(
+            self.parts.context, opened, episode, self, claims_first=episode.attempts > 0
+        )
+        if await run_episode(self.parts, attempt, episode, records) is AttemptState.NOT_BEGUN:
             await self._tell_nodes()  # guard: owner-hears-cancel
-        return self._is_answered
+        return self._is_acknowledged  # guard: unheard-cancel-handed-back
 
     def _is_over(self, episode: Episode, newest: Recorded) -> bool:
         """Return whether there is nothing to do, not even to inform breaker and lane after a crash.
@@ -119,17 +123,18 @@ class CancelHandler:
         # guard: true-already-not-cancelled
         return _is_too_late(episode) or (episode.status in ENDED and is_informed)
 
-    async def _answer(self) -> None:
-        self.context.running.forget(self.command.episode_id)
+    async def ack(self) -> None:
+        """Acknowledge the command, and forget the cancellation."""
+        self.parts.running.forget(self.command.episode_id)
         # guard: cancel-key-goes-when-done
-        await self.context.ports.gates.delete(cancel_key(self.command.episode_id))
+        await self.parts.context.ports.gates.delete(cancel_key(self.command.episode_id))
         await self.delivery.ack()
-        self._is_answered = True
+        self._is_acknowledged = True
 
     async def _tell_nodes(self) -> None:
         """Set the key again for the node that runs the episode; it may have lapsed."""
         key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
-        await self.context.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
+        await self.parts.context.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
 
 
 def _is_too_late(episode: Episode) -> bool:

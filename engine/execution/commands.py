@@ -8,31 +8,37 @@ All nodes of an actor share both queues.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import ClassVar, Final, TypeAlias
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
+from engine.children.collect import ChildrenCollector
+from engine.children.rules import awaited
 from engine.episodes import open as placing
 from engine.episodes import recovery
+from engine.episodes.attempt import Attempt, AttemptState
 from engine.episodes.episode import ENDED, Episode, Status, fold
 from engine.episodes.overlap.store import Holds
 from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
 from engine.execution.cancel import CancelHandler, needs_expectation
-from engine.execution.run import EpisodeRunner
+from engine.execution.parts import ActorParts
+from engine.execution.run import deliver_rest, new_attempt, run_episode
 from engine.execution.suspects import SuspectRunner
 from engine.outputs.handle import OutputHandler, is_about_outputs
-from engine.outputs.pool import OutputContext
 from engine.runtime.catalog import CannotRun, Hindrance
 from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_service
 from engine.runtime.slots import Slots
+from engine.waits import parked
 from engine.waits.handle import WaitHandler, is_newest
 from engine.waits.wait import is_answered, step_answered
 from streams.errors import Unavailable, UnreadableEvent
-from streams.model.commands import Attending, Cancel, Carry, Command, Start
+from streams.model.commands import Attend, Attending, Cancel, Carry, ChildEnded, Command, Start
 from streams.model.events import EpisodeResolved
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
@@ -62,6 +68,21 @@ hour of waits, which is longer than a deploy takes to bring a node that can."""
 
 HINDRANCE_S: Final = 3_600.0
 
+OTHER_CODE_MAX_S: Final = 2.0
+"""Longest wait before a command comes again that is for a node with other code. That is up, most
+likely: it was the one to find the episode parked.
+"""
+
+OTHER_CODE_DELIVERIES_MAX: Final = 360
+"""Deliveries of a command, at least, before a node tries an episode by code that was tried: about
+an hour of waits.
+"""
+
+OTHER_CODE_LANED_DELIVERIES_MAX: Final = 12
+
+OTHER_CODE_LANED_S: Final = 20.0
+"""The same for an episode that has a place in its lane meanwhile, which others wait for."""
+
 WRONG_QUEUE: Final = Hindrance("wrong_queue", "it was not sent to the queue of its kind")
 """No engine sends such a command."""
 
@@ -87,7 +108,7 @@ log = structlog.get_logger("vigil.execution")
 class CommandContext:
     """A command, and the episode that it is about."""
 
-    context: OutputContext
+    parts: ActorParts
     """Has the actor's version by which the episode was opened."""
     delivery: Incoming
     command: Command
@@ -96,52 +117,54 @@ class CommandContext:
     records: Sequence[Recorded]
 
 
-Follow: TypeAlias = Callable[[CommandContext], Awaitable[bool]]
-"""Carries a command out, and returns whether it is acknowledged."""
-
-
 @dataclass
-class CommandLoader:
-    """Loads the episodes of one actor's commands, on one node."""
+class CommandConsumer(ABC):
+    """Handles one queue of commands to one actor's episodes, on one node."""
 
-    context: OutputContext
-    is_of_said: bool
+    parts: ActorParts
+    _noted: set[str] = field(default_factory=set, init=False)
+
+    is_of_said: ClassVar[bool]
     """Whether these are decisions and signals; otherwise they call nodes to run episodes."""
-    _noted: set[str] = field(default_factory=set)
 
-    async def answer(self, delivery: Incoming, follow: Follow) -> None:
+    def __post_init__(self) -> None:
+        self.context = self.parts.context
+
+    @abstractmethod
+    async def _follow(self, ctx: CommandContext) -> bool:
+        """Carry a command out, and return whether it is acknowledged."""
+
+    async def _answer(self, delivery: Incoming) -> None:
         """Answer a delivery: follow it, write a dead letter, or hand it back."""
         content = delivery.content
         try:
             if isinstance(content, Unreadable):
-                await self.context.dead_letters.write_message(
-                    content, actor_id=self.context.actor.id
-                )
+                await self.parts.dead_letters.write_message(content, actor_id=self.context.actor.id)
                 return await delivery.term(content.reason)
             with (
                 bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
                 telemetry.span("episode", context_of(delivery.trace)),
             ):
-                await self._answer(delivery, content, follow)
+                await self._answer_command(delivery, content)
         except Unavailable as error:
             log.warning("command handed back: the log is away", error=str(error))
             await hand_back(delivery)
 
-    async def _answer(self, delivery: Incoming, command: Command, follow: Follow) -> None:
+    async def _answer_command(self, delivery: Incoming, command: Command) -> None:
         if isinstance(command, Attending) is not self.is_of_said:  # guard: wrong-queue-followed
             return await self._write_dead_letter(delivery, command, WRONG_QUEUE)
         try:
             ctx = await self._ctx(delivery, command)
         except CannotRun as refusal:
             return await self._refuse(delivery, command, refusal.hindrance)
-        if not await follow(ctx):
+        if not await self._follow(ctx):
             await hand_back(delivery)
         return None
 
     async def _write_dead_letter(
         self, delivery: Incoming, command: Command, why: Hindrance
     ) -> None:
-        await self.context.dead_letters.write_command(
+        await self.parts.dead_letters.write_command(
             command, seq=delivery.seq, reason=why.reason, detail=why.detail
         )
         await delivery.term(why.reason)
@@ -151,25 +174,26 @@ class CommandLoader:
         try:
             records = await self.context.ports.log.read(subject)
         except UnreadableEvent as error:
-            why = f"this version cannot read it: {error}"
-            raise CannotRun(Hindrance("unreadable_journal", why)) from error
+            raise CannotRun(_unreadable(error)) from error
         episode = fold(records)
-        # A node can end an episode that it could not run.
+        # A node can end an episode that it could not run, and record the ends of its children.
         is_mere_end = isinstance(command, Cancel) and not needs_expectation(episode)
-        context = self.context if is_mere_end else await self._context_for(episode)
+        is_of_children = isinstance(command, Attend) and bool(awaited(episode))
+        # guard: ends-recorded-without-code
+        parts = self.parts if is_mere_end or is_of_children else await self._parts_for(episode)
         return CommandContext(
-            context=context, delivery=delivery, command=command, episode=episode, records=records
+            parts=parts, delivery=delivery, command=command, episode=episode, records=records
         )
 
-    async def _context_for(self, episode: Episode) -> OutputContext:
+    async def _parts_for(self, episode: Episode) -> ActorParts:
         opened, is_over = episode.opened, episode.status in ENDED
-        context = (
-            self.context if opened is None or is_over else await self.context.as_opened(opened)
-        )
+        context = self.context
+        if opened is not None and not is_over:
+            context = await context.as_opened(opened)
         hindrance = why_cannot_run(context.actor, episode)
         if hindrance is not None:
             raise CannotRun(hindrance)
-        return context
+        return replace(self.parts, context=context)
 
     async def _refuse(self, delivery: Incoming, command: Command, hindrance: Hindrance) -> None:
         """Leave a command to another node, or to a person if none has followed it for long."""
@@ -205,21 +229,25 @@ class CommandLoader:
         log.warning("command handed back", reason=hindrance.reason, why=hindrance.detail)
 
 
+def _unreadable(error: UnreadableEvent) -> Hindrance:
+    return Hindrance("unreadable_journal", f"this version cannot read it: {error}")
+
+
 async def hand_back(delivery: Incoming, *, most_s: float = BUSY_MAX_S) -> None:
     """Hand a command back, for longer each time."""
     await RetryPolicy(BUSY_S, most_s).hand_back(delivery)
 
 
 @dataclass
-class AnswerConsumer:
+class AnswerConsumer(CommandConsumer):
     """Handles the decisions and signals for one actor's episodes, on one node."""
 
-    context: OutputContext
     room: Slots = field(default_factory=lambda: Slots(ROOM_MAX))
-    _loader: CommandLoader = field(init=False)
+    is_of_said = True
 
     def __post_init__(self) -> None:
-        self._loader = CommandLoader(self.context, is_of_said=True)
+        super().__post_init__()
+        self._children = ChildrenCollector(self.context)
 
     async def handle(self, delivery: Incoming, _asked_s: float) -> None:
         """Handle a delivery in a task of its own."""
@@ -228,32 +256,39 @@ class AnswerConsumer:
 
     async def _hear(self, delivery: Incoming) -> None:
         try:
-            await self._loader.answer(delivery, self._follow)
+            await self._answer(delivery)
         finally:
             self.room.give_back()
 
+    async def _answer_command(self, delivery: Incoming, command: Command) -> None:
+        if not isinstance(command, ChildEnded):
+            return await super()._answer_command(delivery, command)
+        try:
+            await self._children.hear(command)
+        except UnreadableEvent as error:
+            return await self._refuse(delivery, command, _unreadable(error))
+        return await delivery.ack()
+
     async def _follow(self, ctx: CommandContext) -> bool:
         if isinstance(ctx.command, Cancel):
-            cancellation = CancelHandler(ctx.context, ctx.command, ctx.delivery)
+            cancellation = CancelHandler(ctx.parts, ctx.command, ctx.delivery)
             return await cancellation.carry_out(ctx.episode, ctx.records)
-        if not await is_newest(ctx.context.ports.log, ctx.records):  # guard: effectless-by-leader
+        context = ctx.parts.context
+        # guard: effectless-by-leader
+        if not await is_newest(context.ports.log, ctx.records):
             return False
         if is_about_outputs(ctx.command, ctx.episode):
-            outputs = OutputHandler(ctx.context)
+            outputs = OutputHandler(context, ctx.parts.adapters)
             return await outputs.follow(ctx.delivery, ctx.command, ctx.episode, ctx.records)
-        handler = WaitHandler(ctx.context)
+        handler = WaitHandler(context)
         return await handler.attend(ctx.delivery, ctx.command, ctx.episode, ctx.records)
 
 
 @dataclass
-class RunConsumer:
+class RunConsumer(CommandConsumer):
     """Handles the commands that call a node to one actor's episodes, on one node."""
 
-    context: OutputContext
-    _loader: CommandLoader = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._loader = CommandLoader(self.context, is_of_said=False)
+    is_of_said = False
 
     async def handle(self, delivery: Incoming, _asked_s: float) -> None:
         """Handle a command, in a task and a slot of its own."""
@@ -271,7 +306,7 @@ class RunConsumer:
         if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
             return await delivery.nak()
         try:
-            await self._loader.answer(delivery, self._follow)
+            await self._answer(delivery)
         finally:
             slots.give_back()
 
@@ -286,26 +321,65 @@ class RunConsumer:
             return True
         if self._has_no_turn(ctx):
             return await self._ask_for_place(ctx)
+        if self._is_for_other_code(ctx):  # guard: tried-code-hands-back
+            await hand_back(ctx.delivery, most_s=OTHER_CODE_MAX_S)
+            return True
         if await self._is_turned_away(ctx.episode):  # guard: troubled-node-does-not-begin
             return False
         isolation = self.context.isolation
         if isolation is not None and _is_suspect(ctx):  # guard: suspect-runs-alone
-            return await SuspectRunner(ctx.context, isolation, ctx.delivery).run(ctx.episode)
-        runner = EpisodeRunner(ctx.context, ctx.delivery.ack)
-        careful = not _is_first_try(ctx)  # guard: repeated-command-may-have-crashed
-        return await runner.take_over(ctx.episode, ctx.records, careful=careful)
+            return await SuspectRunner(ctx.parts.context, isolation, ctx.delivery).run(ctx.episode)
+        claims_first = not _is_first_try(ctx)  # guard: repeated-command-may-have-crashed
+        attempt = self._attempt(ctx, claims_first=claims_first)
+        state = await run_episode(ctx.parts, attempt, ctx.episode, ctx.records)
+        return state is not AttemptState.NOT_BEGUN
+
+    def _is_for_other_code(self, ctx: CommandContext) -> bool:
+        """Return whether a node with other code is to continue an episode that was parked.
+
+        That node may be gone; after an hour, or 20 s in a lane, this one tries, and parks it again.
+        """
+        opened, episode = ctx.episode.opened, ctx.episode
+        is_open = episode.status in {Status.QUEUED, Status.RUNNING}
+        if opened is None or episode.parked is None or not is_open:
+            return False
+        context = ctx.parts.context
+        code, now = context.codes[opened.expectation_id], context.clock.now()
+        if parked.is_over(episode, at=now):
+            return False
+        wait = RetryPolicy(BUSY_S, BUSY_MAX_S, OTHER_CODE_DELIVERIES_MAX, HINDRANCE_S)
+        if context.is_laned:  # guard: laned-waits-less-for-code
+            least, age_s = OTHER_CODE_LANED_DELIVERIES_MAX, OTHER_CODE_LANED_S
+            wait = RetryPolicy(BUSY_S, BUSY_MAX_S, least, age_s)
+        return parked.is_tried(episode, code) and not wait.is_over(ctx.delivery, now=now)
 
     async def _carry(self, ctx: CommandContext) -> bool:
-        runner = EpisodeRunner(ctx.context, ctx.delivery.ack, called_at=ctx.delivery.at)
+        attempt = self._attempt(ctx, claims_first=True, called_at=ctx.delivery.at)
         if ctx.episode.status in ENDED:
-            return await runner.deliver_rest(ctx.episode, ctx.records)
-        return await runner.take_over(ctx.episode, ctx.records, careful=True)
+            state = await deliver_rest(ctx.parts, attempt, ctx.episode)
+        else:
+            state = await run_episode(ctx.parts, attempt, ctx.episode, ctx.records)
+        return state is not AttemptState.NOT_BEGUN
+
+    def _attempt(
+        self, ctx: CommandContext, *, claims_first: bool, called_at: datetime | None = None
+    ) -> Attempt:
+        opened = ctx.episode.opened
+        assert opened is not None, "an attempt at an episode that was never opened"
+        return new_attempt(
+            ctx.parts.context,
+            opened,
+            ctx.episode,
+            ctx.delivery,
+            claims_first=claims_first,
+            called_at=called_at,
+        )
 
     async def _is_turned_away(self, episode: Episode) -> bool:
         opened = episode.opened
         if opened is None or not _is_untouched(episode):
             return False
-        return await self.context.breakers.turns_away(opened)
+        return await self.parts.breakers.turns_away(opened)
 
     async def _is_held(self, ctx: CommandContext) -> bool:
         """Return whether an episode waits for the end of another one, which calls for it then."""
@@ -335,11 +409,12 @@ class RunConsumer:
 
 
 def _is_suspect(ctx: CommandContext) -> bool:
-    opened, expectations = ctx.episode.opened, ctx.context.actor.expectations
-    expectation = expectations.get(opened.expectation_id) if opened is not None else None
-    if expectation is None:
+    opened, expectations = ctx.episode.opened, ctx.parts.context.actor.expectations
+    if opened is None or opened.expectation_id not in expectations:
         return False
-    return recovery.is_suspect(ctx.episode, attempts_max=expectation.attempts_max)
+    declared = expectations[opened.expectation_id].attempts_max
+    attempts_max = recovery.attempts_of(opened, declared=declared)
+    return recovery.is_suspect(ctx.episode, attempts_max=attempts_max)
 
 
 def _is_call_for_answer(ctx: CommandContext) -> bool:
@@ -371,11 +446,12 @@ def _is_untouched(episode: Episode) -> bool:
     return episode.status is Status.QUEUED and episode.attempts == 0
 
 
-def services_for(context: OutputContext) -> list[Service]:
+def services_for(parts: ActorParts) -> list[Service]:
     """Return the services of an actor's queues."""
+    context = parts.context
     actor_id, commands = context.actor.id, context.ports.commands
     runs, clock = context.permits.runs, context.clock
-    runner, answers = RunConsumer(context), AnswerConsumer(context)
+    runner, answers = RunConsumer(parts), AnswerConsumer(parts)
     calls = Queue(
         open=lambda: commands.open(actor_id), labels={"actor": actor_id, "queue": "commands"}
     )

@@ -16,14 +16,15 @@ import structlog
 from engine.app.outputs import missing
 from engine.episodes import dry_run
 from engine.episodes import open as opening
-from engine.episodes.cancel import EpisodeRun
+from engine.episodes.attempt import Attempt
 from engine.episodes.episode import CancelEpisode, Episode, Status
 from engine.episodes.open import ATTEND, call_by
 from engine.findings.apply import FindingApplier
-from engine.findings.store import CheckOurs
+from engine.findings.store import OwnJournal
 from engine.outputs.deliver import ConclusionState, DeliveryState, OutputDelivery, added_up
 from engine.outputs.keys import wanted
-from engine.outputs.pool import OutputContext
+from engine.outputs.pool import AdapterPool
+from engine.runtime.context import ActorContext
 from engine.runtime.gather import gather_bounded
 from streams.model.events import EpisodeOpened
 from streams.model.findings import FindingOutcome
@@ -41,21 +42,26 @@ log = structlog.get_logger("vigil.outputs")
 class Conclusion:
     """Applies and delivers the result of one episode, on one node."""
 
-    context: OutputContext
-    opened: EpisodeOpened
-    run: EpisodeRun
+    context: ActorContext
+    adapters: AdapterPool
+    attempt: Attempt
     applier: FindingApplier
     output_delivery: OutputDelivery
 
-    async def carry_out(self, episode: Episode, check_ours: CheckOurs) -> ConclusionState:
+    @property
+    def opened(self) -> EpisodeOpened:
+        """The opening of the episode."""
+        return self.attempt.opened
+
+    async def carry_out(self, episode: Episode, journal: OwnJournal) -> ConclusionState:
         """Do all that can be done now for `episode`, which has converged.
 
-        `check_ours`: see `FindingApplier`. `LeaseLost` or `VersionConflict`: another node has the
+        `journal`: see `FindingApplier`. `LeaseLost` or `VersionConflict`: another node has the
         episode.
         """
-        findings = await self._findings(episode, check_ours)
+        findings = await self._findings(episode, journal)
         outputs = await self._outputs(episode)
-        canceled = self.run.canceled
+        canceled = self.attempt.canceled
         if canceled is not None:  # guard: put-off-cancelled-too
             outputs = await self._drop_pending(episode, outputs, why=canceled)
         progress = replace(outputs, findings=findings)
@@ -99,7 +105,7 @@ class Conclusion:
 
     async def leave(self, progress: ConclusionState, *, version: int) -> None:
         """Arm the timer for what is pending, and give the lane's place back; raises `LeaseLost`."""
-        self.output_delivery.check_claim()
+        self.attempt.claim.check()
         await self.wake(progress.wakes_at, progress.pending)
         if self.context.is_laned:
             actor, episode_id = self.opened.actor_id, self.opened.episode_id
@@ -110,7 +116,7 @@ class Conclusion:
         """Arm the timer that calls a node by `at`, or sooner if a route has a place."""
         if at is not None:
             await call_by(self.context.ports, self.opened, at)
-            self.context.adapters.line_up(pending, self.opened)  # guard: left-episode-in-line
+            self.adapters.line_up(pending, self.opened)  # guard: left-episode-in-line
 
     async def sleep(self) -> None:
         """Cancel that timer."""
@@ -119,9 +125,7 @@ class Conclusion:
     def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
         return wanted(episode, self.opened) if dry_run.delivers(self.opened) else {}
 
-    async def _findings(
-        self, episode: Episode, check_ours: CheckOurs
-    ) -> tuple[FindingOutcome, ...]:
+    async def _findings(self, episode: Episode, journal: OwnJournal) -> tuple[FindingOutcome, ...]:
         """Apply the findings, unless that was done before."""
         assert episode.converged is not None, "what is carried out was decided"
         if episode.deferred is not None:
@@ -131,7 +135,7 @@ class Conclusion:
             opened=self.opened,
             attempt=episode.attempts,
             number=len(episode.reported),  # guard: report-returned-is-another
-            check_ours=check_ours,
+            journal=journal,
         )
         return tuple(one.outcome for one in applied)
 
@@ -146,8 +150,8 @@ class Conclusion:
         is_new = episode.attempts == 1 and episode.deferred is None
 
         async def carry(key: str) -> DeliveryState:
-            if self.run.canceled is not None:  # guard: cancelled-episode-cancels-outputs
-                reason = self.run.canceled.error_detail
+            if self.attempt.canceled is not None:  # guard: cancelled-episode-cancels-outputs
+                reason = self.attempt.canceled.error_detail
                 return await self.output_delivery.cancel(key, keyed[key], reason=reason)
             is_first = is_new and key not in episode.outputs
             return await self.output_delivery.carry(key, keyed[key], is_new=is_first)
@@ -156,7 +160,7 @@ class Conclusion:
         return added_up(await self._each(left, carry), known=known, order=keyed)
 
     def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
-        has_adapter = intent is None or self.context.adapters.of(intent.adapter) is not None
+        has_adapter = intent is None or self.adapters.of(intent.adapter) is not None
         if intent is not None and not has_adapter:
             log.warning("not delivered", output_key=key, why=missing(intent.adapter))
         return dry_run.undelivered(key, has_adapter=has_adapter)

@@ -6,7 +6,7 @@ and records each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,16 +21,17 @@ from engine.app.actions import (
     RequestApproval,
     SendOutput,
     Sleep,
+    StartEpisode,
     Step,
     Synthesize,
     ToolCall,
     fingerprint,
 )
-from engine.app.function_tool import FunctionTool
-from engine.app.tools import CallContext, Tool
+from engine.app.tools import CallContext, Tool, retry_s
+from engine.children import rules as children
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import dry_run, results
-from engine.episodes.cancel import EpisodeRun
+from engine.episodes.attempt import Attempt, AttemptState
 from engine.episodes.episode import (
     Announce,
     CancelEpisode,
@@ -47,8 +48,15 @@ from engine.episodes.episode import (
 )
 from engine.episodes.settle import REMEDY
 from engine.episodes.writer import JournalWriter
-from engine.errors import CALL_TIMEOUT, OUTCOME_UNKNOWN, BudgetExceeded, EpisodeFailed
+from engine.errors import (
+    CALL_TIMEOUT,
+    OUTCOME_UNKNOWN,
+    BudgetExceeded,
+    EpisodeFailed,
+    ReplayDiffers,
+)
 from engine.execution import exhausted, report
+from engine.execution.parts import ActorParts
 from engine.execution.report import FindingReports
 from engine.execution.steps import OutputSteps, StepExecutor, shown_args
 from engine.findings.store import FindingReader
@@ -56,25 +64,28 @@ from engine.functions.begin import begin
 from engine.functions.history import History, history_of
 from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, Rest, StrategyRun
-from engine.outputs.pool import OutputContext
 from engine.secrets import without
 from engine.usercode.call import call, in_text
 from engine.usercode.cancel_scope import Canceled, CancelScope
 from engine.usercode.wall_time import WallTime
 from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
+from engine.waits import parked
 from engine.waits import wait as blocking
 from engine.waits.approval import request_of
-from streams.clock import Clock
 from streams.json import NOTHING
 from streams.model.events import (
     EpisodeConverged,
-    EpisodeOpened,
     StepAnnounced,
     StoredResult,
 )
-from streams.model.triggers import Mode
+from streams.model.triggers import EpisodeTrigger, Mode, WorkflowTrigger
 from streams.ports.log import Recorded
+
+UNKNOWN_OVERRIDE: Final = "unknown_override"
+"""Error class of a dry run with an override for a tool that is not there."""
+
+REMEDY_OF_TOOL: Final = "keep the tool until no open episode has a call of it under way"
 
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
@@ -86,37 +97,37 @@ class Leaving(Exception):
 
 @dataclass
 class EpisodeTurns:
-    """The turns of one episode on one node under one claim."""
+    """The turns of one attempt."""
 
-    context: OutputContext
-    opened: EpisodeOpened
+    parts: ActorParts
+    attempt: Attempt
     journal: JournalWriter
-    executor: StepExecutor
     output_steps: OutputSteps
     reports: FindingReports
-    run: EpisodeRun
+
+    holds_sleeps = True
+    """Whether a short sleep is waited for."""
 
     def __post_init__(self) -> None:
-        clock = self.context.clock
+        self.context = context = self.parts.context
+        self.opened = self.attempt.opened
+        self.clock = clock = context.clock
+        self.waits_for_people = self.opened.mode is Mode.LIVE
+        """Whether approvals, waits and sleeps are real; a dry run answers them itself."""
+        self.executor = StepExecutor(
+            context.app,
+            context.actor,
+            context.actor.expectations[self.opened.expectation_id],
+            self.opened,
+            clock,
+            context.tool_calls,
+            self.attempt.claim,
+            self.attempt.calling,
+        )
         self.scope = CancelScope(clock)
         wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
         self.wall = WallTime(clock, self.scope, limit_s=wall_s, used_s=used_s)
-        self.findings = FindingReader(self.context.finding_index, clock, self.opened)
-
-    @property
-    def clock(self) -> Clock:
-        """The node's."""
-        return self.context.clock
-
-    @property
-    def waits_for_people(self) -> bool:
-        """Whether approvals, waits and sleeps are real; a dry run answers them itself."""
-        return self.opened.mode is Mode.LIVE
-
-    @property
-    def holds_sleeps(self) -> bool:
-        """Whether a short sleep is waited for."""
-        return True
+        self.findings = FindingReader(self.parts.finding_index, clock, self.opened)
 
     @property
     def steps_recorded(self) -> int:
@@ -130,8 +141,10 @@ class EpisodeTurns:
 
     def announced_at(self, path: str) -> StepAnnounced | None:
         """Return what was announced at `path` and is not recorded; None: nothing."""
-        announced = self.journal.episode.announced
-        return next((each for each in announced if each.path == path), None)
+        episode = self.journal.episode
+        if path in episode.children:
+            return episode.children[path]
+        return next((each for each in episode.announced if each.path == path), None)
 
     def shown(self, action: ToolCall) -> msgspec.Raw:
         """Return the arguments of a call as people may see them."""
@@ -158,7 +171,8 @@ class EpisodeTurns:
         recorded in the same commit.
         """
         acts = isinstance(action, ToolCall | Synthesize | SendOutput | ReportFindings)
-        if acts and not self.journal.is_fenced:  # guard: no-outside-step-before-fence
+        is_fenced = self.attempt.state is AttemptState.FENCED
+        if acts and not is_fenced:  # guard: no-outside-step-before-fence
             # Another node may have done this step before; then the fence is refused.
             await self.barrier()
         ctx = self._call_context(mark, path)
@@ -202,6 +216,34 @@ class EpisodeTurns:
         path = pause_after(failed.path)
         return blocking.sleep_until(until, fingerprint(pause), path)
 
+    def start_child(
+        self, action: StartEpisode, mark: str, *, path: str, group: str, begun: int
+    ) -> Performed | None:
+        """Announce a child, which the reactor then asks for; or record why there is none."""
+        opened, episode = self.opened, self.journal.episode
+        used_s = self.wall.used_s()
+        left = children.left_of(episode, opened.budget, begun=begun, wall_used_s=used_s)
+        call_key = self._call_context(mark, path).idempotency_key
+        key = children.key_of(action, opened.episode_id, call_key)
+        stack = self.context.ports.stack.name
+        child = children.child_of(action, opened, key=key, left=left, group=group, stack=stack)
+        announced = Announce(
+            fingerprint=mark,
+            tool_name=children.name_of(action),
+            idempotency_key=key,
+            path=path,
+            child=child,
+        )
+        actors = self.context.catalog.actors
+        try:
+            children.check(opened, episode, announced, actors=actors)
+        except children.CannotStart as error:
+            refused = children.refused(action, error, mark, path=path)
+            self.record(refused)
+            return refused
+        self.record(announced)
+        return None
+
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         """Return a result from the object store; fails the episode if it is not there any more."""
         fetch = partial(results.fetch_again, self.context.ports.objects, stored)
@@ -209,22 +251,24 @@ class EpisodeTurns:
 
     async def block(
         self,
-        action: Pause,
+        action: Pause | StartEpisode,
         *,
         at: datetime,
         path: str,
         ahead: tuple[str, ...] = (),
+        for_children: bool = False,
     ) -> None:
         """Block the episode until `action`, asked for `at` that time, is answered.
 
-        `ahead` are the references that other branches wait for meanwhile.
+        `ahead` are the references that other branches wait for meanwhile; `for_children`: branches
+        wait for children, too.
         """
         mark = await call(fingerprint, action)
         block = await call(blocking.block_for, action, at=at)
         if isinstance(action, RequestApproval) and block.approval is not None:
             request = request_of(self.opened, action, mark=mark)
             block = replace(block, approval=replace(block.approval, request=request))
-        self.record(replace(block, path=path, ahead=ahead))
+        self.record(replace(block, path=path, ahead=ahead, for_children=for_children))
 
     async def settle(self) -> None:
         """Wait until the last step is durable, where the expectation wants that."""
@@ -233,8 +277,10 @@ class EpisodeTurns:
 
     def check_canceled(self) -> None:
         """Raise `EpisodeFailed` if the episode is to be canceled."""
-        if self.run.canceled is not None:
-            raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
+        if self.attempt.canceled is not None:
+            raise EpisodeFailed(
+                self.attempt.canceled.error_class, self.attempt.canceled.error_detail
+            )
 
     def _check_leaving(self) -> None:
         if not self.context.may_go_on.is_given:  # guard: mode-withdraws-episode
@@ -300,26 +346,24 @@ class EpisodeTurns:
         """Raise `EpisodeFailed` for a side effect of a dead node that may not be repeated."""
         if not announced.is_call:  # Carried on, not made again.
             return
-        if tool is None or not tool.idempotent:  # guard: real-unknown-outcome-not-repeated
-            why = (
-                "this node has no such tool, or not with these arguments"
-                if tool is None  # guard: gone-tool-named
-                else "the tool does not say that it honours idempotency keys"
+        if tool is None:  # guard: gone-tool-parks
+            raise ReplayDiffers(
+                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and this"
+                f" node has no such tool, or not with these arguments; {REMEDY_OF_TOOL}"
             )
+        if not tool.idempotent:  # guard: real-unknown-outcome-not-repeated
             raise EpisodeFailed(
                 OUTCOME_UNKNOWN,
-                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and"
-                f" {why}",
+                f"{_where(announced)}, {announced.tool_name}: a node died during the call, and the"
+                " tool does not say that it honours idempotency keys",
             )
 
     def _retry_s(self, action: Step, failed: Performed, ctx: CallContext, path: str) -> float:
-        """Return the pause before the next attempt at a call; 0: there is none."""
-        tool = self.executor.tool(action)
-        if not isinstance(tool, FunctionTool):
-            return 0.0
+        """Return the pause before the next attempt at a call or synthesis; 0: there is none."""
+        retries = self.executor.retries(action)
         _, attempt = attempt_at(path)
         # guard: attempts-counted
-        return tool.retry_s(failed.error_class, attempt=attempt, key=ctx.idempotency_key)
+        return retry_s(retries, failed.error_class, attempt=attempt, key=ctx.idempotency_key)
 
     def _call_context(self, mark: str, path: str) -> CallContext:
         opened, episode = self.opened, self.journal.episode
@@ -347,31 +391,18 @@ class EpisodeTurns:
 
 @dataclass
 class Driver:
-    """Runs one episode on one node under one claim."""
+    """Runs the strategy of one attempt."""
 
-    context: OutputContext
-    opened: EpisodeOpened
+    parts: ActorParts
+    attempt: Attempt
     journal: JournalWriter
     output_steps: OutputSteps
     reports: FindingReports
-    run: EpisodeRun
-    check_claim: Callable[[], None]
-    """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     def __post_init__(self) -> None:
-        context, opened = self.context, self.opened
-        expectation = context.actor.expectations[opened.expectation_id]
-        executor = StepExecutor(
-            context.app,
-            context.actor,
-            expectation,
-            opened,
-            context.clock,
-            context.tool_calls,
-            self.check_claim,
-        )
+        self.context, self.opened = self.parts.context, self.attempt.opened
         self.turns = EpisodeTurns(
-            context, opened, self.journal, executor, self.output_steps, self.reports, self.run
+            self.parts, self.attempt, self.journal, self.output_steps, self.reports
         )
         self._strategy_run: StrategyRun | None = None
 
@@ -392,9 +423,25 @@ class Driver:
             self.turns.record(Leave(node=self.journal.episode.node))
             await self.journal.barrier()
             raise
+        except ReplayDiffers as differs:
+            await self._park(differs, records)
         except EpisodeFailed as failed:
             await self._end(failed, records)
         await self.journal.barrier()
+
+    async def _park(self, differs: ReplayDiffers, records: Sequence[Recorded]) -> None:
+        """Leave the episode to other code; end it if it may not wait for that, or not any more."""
+        episode, now = self.journal.episode, self.context.clock.now()
+        own_past = self.opened.fork.step_no if self.opened.fork is not None else -1
+        may_wait = self.opened.mode is Mode.LIVE and self.attempt.canceled is None
+        # Who has just made a fork is there to make another one.
+        if not may_wait or episode.steps_recorded <= own_past or parked.is_over(episode, at=now):
+            await self._end(differs, records)
+            return
+        how = in_text(without(differs.detail, await self._secrets(records)))
+        park_s = self.turns.executor.expectation.park_s
+        code = self.context.codes[self.opened.expectation_id]
+        self.turns.record(parked.block(episode, how, code=code, at=now, park_s=park_s))
 
     async def _end(self, failed: EpisodeFailed, records: Sequence[Recorded]) -> None:
         if any(each.findings for each in self.journal.episode.announced):
@@ -422,7 +469,7 @@ class Driver:
         # guard: exhausted-without-state-fails
         if run is None or not run.has_state:
             raise failed
-        if self.run.canceled is not None or exhausted.has_cut_off(episode):
+        if self.attempt.canceled is not None or exhausted.has_cut_off(episode):
             raise failed
         await self.journal.barrier()
         context, version = self.context, self.journal.version
@@ -449,8 +496,8 @@ class Driver:
         self, failed: EpisodeFailed, secrets: Collection[str]
     ) -> CancelEpisode | FailEpisode:
         """Return how the episode ends: a requested cancellation wins over any failure."""
-        if self.run.canceled is not None:
-            return admitting(self.run.canceled, self.journal.episode)
+        if self.attempt.canceled is not None:
+            return admitting(self.attempt.canceled, self.journal.episode)
         # guard: strategy-error-hides-secrets
         error_class, detail = in_text(failed.error_class), in_text(without(failed.detail, secrets))
         denied = answers.denied(self.journal.episode, error_class, detail)
@@ -459,7 +506,7 @@ class Driver:
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
         wall, name = self.turns.wall, f"episode {self.opened.episode_id}"
-        with wall.counting(), self.run.interrupting(wall.cut_off):
+        with wall.counting(), self.attempt.running(wall):
             self.turns.check_canceled()
             try:
                 await self.turns.scope.run(self._run(records), name=name)
@@ -469,21 +516,47 @@ class Driver:
                 raise BudgetExceeded("wall_s", used_up) from None
 
     async def _run(self, records: Sequence[Recorded]) -> None:
-        expectation, stack = self.turns.executor.expectation, self.context.ports.stack.name
-        history = await call(history_of, records)
-        if not records:  # guard: restart-knows-tokens-used
-            history = History(tokens_before=self.journal.episode.tokens_used)
-        run, ctx = await call(begin, expectation, history, self.opened, self.turns, stack=stack)
+        run, ctx = await call(self._begin, records)
         self._strategy_run = run
         ended = await run.to_the_end(ctx, self.opened.trigger)
         if isinstance(ended, Rest):
-            path, ahead = ended.path, ended.ahead
-            return await self.turns.block(ended.action, at=ended.since, path=path, ahead=ahead)
-        converged = await call(conclusion, ended)
+            return await self.turns.block(
+                ended.action,
+                at=ended.since,
+                path=ended.path,
+                ahead=ended.ahead,
+                for_children=ended.for_children,
+            )
+        converged = await call(self._result, ended)
+        return self._finish() if converged is None else self._conclude(converged)
+
+    def _check_overrides(self) -> None:
+        """Raise `EpisodeFailed` if an override that a person gave is for no tool of the app."""
+        given, trigger = self.opened.overrides, self.opened.trigger
+        # Those of a workflow or a parent are for all of its episodes, those of other apps as well.
+        if given is None or isinstance(trigger, WorkflowTrigger | EpisodeTrigger):
+            return
+        # guard: misspelt-override-refused
+        if problem := self.context.app.problem_of_overrides(given):
+            raise EpisodeFailed(UNKNOWN_OVERRIDE, problem)
+
+    async def _begin(self, records: Sequence[Recorded]) -> tuple[StrategyRun, object]:
+        self._check_overrides()
+        history = history_of(records)
+        if not records:  # guard: restart-knows-tokens-used
+            history = History(tokens_before=self.journal.episode.tokens_used)
+        expectation, stack = self.turns.executor.expectation, self.context.ports.stack.name
+        episode = self.journal.episode
+        is_same = bool(episode.code) and episode.code == episode.code_before
+        opened, turns = self.opened, self.turns
+        return await begin(expectation, history, opened, turns, stack=stack, is_same_code=is_same)
+
+    def _result(self, returned: object) -> EpisodeConverged | None:
+        converged = conclusion(returned)
         if converged is None:
-            return self._finish()
+            return None
         known = self.journal.episode.reported
-        return self._conclude(await call(dry_run.set_apart, converged, self.opened, reported=known))
+        return dry_run.set_apart(converged, self.opened, reported=known)
 
     def _conclude(self, converged: EpisodeConverged) -> None:
         if converged.findings or converged.outputs:

@@ -77,7 +77,7 @@ class FindingReports:
             opened=self.opened,
             attempt=1 if is_new else self.journal.episode.attempts + AGAIN,
             number=announced.finding_no,
-            check_ours=self.journal.check_newest,
+            journal=self.journal,
         )
         outcomes = [one.outcome for one in applied]
         log_raised(self.opened, outcomes)

@@ -8,7 +8,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
@@ -21,8 +21,10 @@ from engine.app.actions import (
     Observe,
     ReportFindings,
     RequestApproval,
+    Retries,
     SendOutput,
     Sleep,
+    StartEpisode,
     Step,
     Synthesize,
     ToolCall,
@@ -39,30 +41,37 @@ from engine.app.tools import (
     OF_THE_ENGINE,
     PUBLISH,
     RESULT_BYTES_MAX,
+    SYNTHESIS,
+    SYNTHESIS_TOKENS_MAX,
     TOO_LARGE,
     Announcement,
     CallContext,
     Synthesis,
+    Synthesizer,
     Tool,
     ToolFailed,
+    retries_of,
 )
+from engine.children import rules as children
 from engine.episodes import dry_run
+from engine.episodes.attempt import EpisodeClaim
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
-from engine.episodes.redaction import without_prompts
-from engine.errors import Unencodable
+from engine.episodes.redaction import asked_as_shown
+from engine.errors import EpisodeFailed, Unencodable
 from engine.execution.conclude import Conclusion
 from engine.execution.report import reported
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.gather import gather_bounded
 from engine.secrets import hide, removed, texts_in, without
-from engine.usercode.call import attempt, call, in_text
+from engine.usercode.call import attempt, call, call_now, in_text
 from engine.usercode.tool_calls import ToolCalls
+from engine.validation import is_whole
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
 from streams.json import NOTHING, JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened, StepKind, StepRecorded
 from streams.model.outputs import OutputOutcome, OutputResult
-from streams.model.triggers import Mode
+from streams.model.triggers import Mode, OverrideFailure
 from streams.ports.domain_events import DomainEvents
 from streams.ports.log import Recorded
 from streams.tracing import traceparent
@@ -76,6 +85,8 @@ NAMED_MAX: Final = 16
 
 SIDE_EFFECT: Final = "dry_run_side_effect"
 
+INVALID_ESTIMATE: Final = "invalid_estimate"
+"""Error class of a synthesis whose tokens were estimated as what is no number of tokens."""
 
 IN_FLIGHT_MAX: Final = 32
 """Events of one step that are published at a time."""
@@ -118,8 +129,9 @@ class StepExecutor:
     opened: EpisodeOpened
     clock: Clock
     tool_calls: ToolCalls
-    check_claim: Callable[[], None]
-    """Raises `LeaseLost` once the claim cannot be trusted any more."""
+    claim: EpisodeClaim
+    calling: list[str]
+    """The tools that are called now, as `capability.action`."""
     hidden: set[str] = field(default_factory=set)
     """Texts of the calls so far that people must not see."""
 
@@ -136,6 +148,14 @@ class StepExecutor:
         if tool is None or not is_allowed or self._refusal(action, tool) is not None:
             return None
         return tool
+
+    def retries(self, action: Step) -> Retries | None:
+        """Return how often `action` is repeated if it fails; None: it is not."""
+        if isinstance(action, Synthesize):
+            synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
+            return action.retries or retries_of(synthesizer)  # guard: synthesis-says-retries
+        tool = self.tool(action)
+        return tool.retries if tool is not None else None
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
         """Do `action` and return its result; fails the episode if the journal cannot store it."""
@@ -163,6 +183,8 @@ class StepExecutor:
                 return Performed(kind=StepKind.CHECKPOINT, fingerprint=mark, args=said)
             case RequestApproval() | WaitFor() | Sleep():
                 return replace(dry_run.answer_to(action), result=NOTHING)
+            case StartEpisode():
+                return children.asked(action, mark)
             case SendOutput(intent=intent):
                 return Performed(
                     kind=StepKind.OUTPUT,
@@ -193,6 +215,8 @@ class StepExecutor:
                 return self.asked(action)
             case RequestApproval() | WaitFor() | Sleep():
                 return dry_run.answer_to(action)
+            case StartEpisode():
+                raise AssertionError("a child is announced, and not performed")
             case SendOutput(intent=intent):
                 assert not dry_run.delivers(self.opened), "an output that is meant is sent"
                 checked_intent(intent)
@@ -216,10 +240,13 @@ class StepExecutor:
             detail = f"{action.capability!r} is none of the actor's capabilities: {allowed}"
             return _failed(step, NOT_ALLOWED, detail)
         is_live = self.opened.mode is Mode.LIVE
-        override = None if is_live else dry_run.result_of(self.opened, step.tool_name)
+        override = None if is_live else dry_run.stand_in(self.opened, step.tool_name)
         secrets = secrets_of(action, tool, shown=step.args) if tool else frozenset[str]()
         self.hidden.update(secrets)
         if override is not None:
+            step = replace(step, is_override=True)  # guard: override-marked
+            if isinstance(override, OverrideFailure):
+                return _failed(step, override.error_class, override.detail, secrets=secrets)
             kept = validation.encode(unraw(override), what="result")
             return self._with_result(step, kept, tool, secrets)
         if tool is None:
@@ -297,42 +324,87 @@ class StepExecutor:
         # No version can take a call back. A node that was frozen must not make it now: the next
         # owner may have made it, or recorded that the outcome of a side effect is unknown. So
         # nothing lies between this check and the tool's code, on a busy node either.
-        begin = self.check_claim  # guard: claim-checked-before-side-effect
-        if isinstance(tool, FunctionTool) or _has_limits(tool):
-            return await self.tool_calls.make(tool, action, ctx, begin=begin)
-        return await attempt(tool.call(action.action, action.args, ctx), begin=begin)
+        begin = self.claim.check  # guard: claim-checked-before-side-effect
+        self.calling.append(name := f"{action.capability}.{action.action}")
+        try:
+            if isinstance(tool, FunctionTool) or _has_limits(tool):
+                return await self.tool_calls.make(tool, action, ctx, begin=begin)
+            return await attempt(tool.call(action.action, action.args, ctx), begin=begin)
+        finally:
+            self.calling.remove(name)
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
         step = self.asked(action)
         prompt = step.args
-        override = dry_run.synthesis_of(self.opened)
+        override = dry_run.stand_in(self.opened, SYNTHESIS)
         if override is not None:
+            step = replace(step, is_override=True)  # guard: overridden-synthesis-marked
+            if isinstance(override, OverrideFailure):
+                return _failed(step, override.error_class, override.detail)
             return replace(step, result=validation.encode(unraw(override), what="result"))
-        shown = without_prompts(unraw(prompt))
+        shown = asked_as_shown(unraw(prompt), self.opened.log_strategy)
         if synthesizer is None:
             # guard: echoed-prompt-no-answer
             return replace(step, result=prompt, result_shown=raw(shown))
         secrets = frozenset(texts_in(action.transient))
         self.hidden.update(secrets)
         try:
-            returned = await attempt(synthesizer(action.prompt, action.transient, ctx))
+            returned = await attempt(_answer(synthesizer, action, ctx))
         except ToolFailed as failure:
             secrets |= frozenset(removed(unraw(prompt), shown))
             return _failed(step, failure.error_class, failure.detail, secrets=secrets)
         return self._synthesized(step, returned, secrets)
 
+    def _count_tokens(self, used: Mapping[str, int], *, model: str) -> None:
+        for kind, tokens in used.items():
+            labels = {**self._labels, "model": model, "kind": kind}
+            telemetry.step_tokens.add(tokens, labels)
+
     def _synthesized(self, step: Performed, returned: object, secrets: frozenset[str]) -> Performed:
         content = returned
-        if isinstance(returned, Synthesis):
-            content, tokens = returned.content, returned.input_tokens + returned.output_tokens
-            telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
-            step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
+        if isinstance(returned, Estimated):
+            content = returned.content
+            self._count_tokens({"estimated": returned.tokens}, model="")
+            step = replace(step, cost_tokens=returned.tokens)
+        elif isinstance(returned, Synthesis):
+            content, given, made = returned.content, returned.input_tokens, returned.output_tokens
+            self._count_tokens({"input": given, "output": made}, model=returned.model)
+            # guard: tokens-kept-apart
+            step = replace(step, input_tokens=given, output_tokens=made)
+            step = replace(step, cost_tokens=given + made, model=in_text(returned.model))
         try:
             kept = _encoded(content, of="the synthesizer", bytes_max=validation.KEPT_BYTES_MAX)
         except Unencodable as error:
             return _failed(step, error.error_class, str(error), secrets=secrets)
         return self._with_result(step, kept, None, secrets)
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """Plain content that a synthesizer has returned, and what it says that it has cost."""
+
+    content: object
+    tokens: int
+
+
+async def _answer(synthesizer: Synthesizer, action: Synthesize, ctx: CallContext) -> object:
+    """Return what `synthesizer` returns, with its estimate where it counts no tokens."""
+    returned = await synthesizer(action.prompt, action.transient, ctx)
+    estimate = getattr(synthesizer, "estimate_tokens", None)
+    if estimate is None or isinstance(returned, Synthesis) or inspect.iscoroutine(returned):
+        return returned
+    try:
+        tokens = call_now(estimate, action.prompt, returned)
+    except EpisodeFailed as failed:  # As a crash, it would be tried again, and paid again.
+        detail = in_text(f"estimate_tokens raised {failed.detail}")
+        # guard: estimate-not-retried
+        raise ToolFailed(INVALID_ESTIMATE, detail) from failed
+    # guard: impossible-estimate
+    if not is_whole(tokens) or not 0 <= tokens <= SYNTHESIS_TOKENS_MAX:
+        detail = f"estimate_tokens returned {tokens!r}, not a whole number from 0 on"
+        raise ToolFailed(INVALID_ESTIMATE, detail)
+    return Estimated(returned, tokens)
 
 
 def _encoded(result: object, *, of: str, bytes_max: int | None = None) -> msgspec.Raw:

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import structlog
 
+from engine.episodes.attempt import AttemptState
 from engine.episodes.episode import ENDED, Episode, fold
 from engine.episodes.recovery import why_cannot_run
-from engine.execution.run import EpisodeRunner
-from engine.outputs.pool import OutputContext
+from engine.execution.parts import ActorParts
+from engine.execution.run import new_attempt, run_episode
 from engine.runtime.catalog import CannotRun
+from engine.runtime.context import ActorContext
 from engine.runtime.isolation import Isolation, RunAlone
 from streams.errors import Unavailable
 from streams.model.commands import Command
@@ -37,27 +39,38 @@ TIDY_S: Final = 10.0
 log = structlog.get_logger("vigil.execution")
 
 
-async def run_suspect(context: OutputContext, episode_id: str, fenced: asyncio.Event) -> bool:
+@dataclass(frozen=True)
+class ToldToParent:
+    """The cause of an attempt whose command another process has, which waits for `fenced`."""
+
+    fenced: asyncio.Event
+
+    async def ack(self) -> None:
+        """Have the other process acknowledge the command."""
+        self.fenced.set()
+
+
+async def run_suspect(parts: ActorParts, episode_id: str, fenced: asyncio.Event) -> bool:
     """Run one episode, on the node that runs nothing else; return whether the node got it.
 
     `fenced` is set once that is durable. What the node cannot run, it leaves to others.
     """
-    records = await context.ports.log.read(context.ports.stack.episode(episode_id))
+    records = await parts.context.ports.log.read(parts.context.ports.stack.episode(episode_id))
     episode = fold(records)
     if episode.opened is None or episode.status in ENDED:
         return False
     try:
-        own = await context.as_opened(episode.opened)
+        context = await parts.context.as_opened(episode.opened)
     except CannotRun:
         return False
-    if why_cannot_run(own.actor, episode) is not None:
+    if why_cannot_run(context.actor, episode) is not None:
         return False
-
-    async def accept() -> None:
-        fenced.set()
+    opened = episode.opened
 
     async def run() -> bool:
-        return await EpisodeRunner(own, accept).take_over(episode, records, careful=True)
+        attempt = new_attempt(context, opened, episode, ToldToParent(fenced), claims_first=True)
+        state = await run_episode(replace(parts, context=context), attempt, episode, records)
+        return state is not AttemptState.NOT_BEGUN
 
     # A task of its own: a claim that is lost cancels it.
     return await asyncio.create_task(run())
@@ -67,7 +80,7 @@ async def run_suspect(context: OutputContext, episode_id: str, fenced: asyncio.E
 class SuspectRunner:
     """Has one suspect run alone, on behalf of the node that has the command."""
 
-    context: OutputContext
+    context: ActorContext
     isolation: Isolation
     delivery: Incoming
     _is_accepted: bool = field(default=False, init=False)

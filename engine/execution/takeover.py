@@ -24,11 +24,12 @@ from engine.app.app import App, Orphan
 from engine.episodes import recovery
 from engine.episodes.episode import Episode
 from engine.episodes.recovery import Takeover
-from engine.errors import EpisodeFailed
+from engine.errors import EpisodeFailed, NondeterministicReplay
 from engine.runtime.context import ActorContext
 from engine.runtime.leases import LeaseEvents
 from engine.runtime.watch import follow
 from engine.usercode.call import call, in_text
+from engine.waits.parked import TOO_LATE
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent
 from streams.keys import episode_of_claim
@@ -127,10 +128,19 @@ async def decide_takeover(
     return recovery.take_over(
         episode,
         policy,
-        attempts_max=expectation.attempts_max,
+        attempts_max=recovery.attempts_of(opened, declared=expectation.attempts_max),
         repeatable=repeatable,
         is_isolated=context.is_alone or context.isolation is not None,
     )
+
+
+def parked_too_long(episode: Episode) -> Takeover:
+    """Return the end of an episode for which no other code came in time."""
+    block = episode.parked
+    assert block is not None, "a wait for other code"
+    assert block.parked is not None, "a wait for other code"
+    detail = f"{block.parked.how}; {TOO_LATE}"
+    return Takeover(error_class=NondeterministicReplay.error_class, detail=detail)
 
 
 def _is_repeatable(app: App, actor: Actor, tool_name: str) -> bool:

@@ -31,11 +31,11 @@ from engine.findings.finding import IntentEvent
 from engine.findings.index import FindingIndex
 from engine.findings.store import (
     AppliedIntent,
-    CheckOurs,
     FindingChange,
     FindingReader,
     FindingStore,
     IntentJob,
+    OwnJournal,
     StoredIntent,
     applied_as,
     find,
@@ -86,7 +86,7 @@ def enrich(
         return None
     changed = replace(
         finding,
-        evidence=finding.evidence if found.evidence == NOTHING else found.evidence,
+        evidence_json=finding.evidence_json if found.evidence == NOTHING else found.evidence,
         summary=finding.summary if found.summary is None else found.summary,
         confidence=finding.confidence if found.confidence is None else found.confidence,
     )
@@ -176,7 +176,7 @@ class FindingApplier:
         opened: EpisodeOpened,
         attempt: int,
         number: int = 0,
-        check_ours: CheckOurs | None = None,
+        journal: OwnJournal | None = None,
     ) -> list[AppliedIntent]:
         """Apply `intents` and return their outcomes, in order.
 
@@ -185,7 +185,7 @@ class FindingApplier:
         Args:
             attempt: 1 if no node can have tried before.
             number: the first one's among all intents of the episode.
-            check_ours: checks the episode's newest record, if another node may take it over
+            journal: checks the episode's newest record, if another node may take it over
                 meanwhile.
 
         Raises:
@@ -200,7 +200,7 @@ class FindingApplier:
                 index=index,
                 opened=opened,
                 attempt=attempt,
-                check_ours=check_ours,
+                journal=journal,
             )
             by_key[intent.finding_key].append(job)
 
@@ -227,8 +227,8 @@ class FindingApplier:
         subjects = {job.intent.finding_key: self._subject(job) for job in jobs}
         newest = await self.ports.log.newest([*subjects.values()])
         job = jobs[0]
-        if newest and job.check_ours is not None:  # guard: findings-of-latest-claim-together
-            await self._check_ours(job.opened, job.check_ours)
+        if newest and job.journal is not None:  # guard: findings-of-latest-claim-together
+            await self._check_ours(job.opened, job.journal)
         return {key: _loaded(subject, newest.get(subject)) for key, subject in subjects.items()}
 
     def _subject(self, job: IntentJob) -> str:
@@ -296,8 +296,8 @@ class FindingApplier:
                 is_enriched=is_enriched_by(records, job.cause),
             )
         # guard: findings-of-latest-claim
-        if job.check_ours is not None and newest is not None and loaded is not checked:
-            await self._check_ours(job.opened, job.check_ours)
+        if job.journal is not None and newest is not None and loaded is not checked:
+            await self._check_ours(job.opened, job.journal)
         before = newest.finding if newest else None
         now = self.clock.now()
         event = self._decide(job, before, at=now)
@@ -320,13 +320,13 @@ class FindingApplier:
             ttl_s=self._expectation(job).finding_ttl_s,
         )
 
-    async def _check_ours(self, opened: EpisodeOpened, check_ours: CheckOurs) -> None:
+    async def _check_ours(self, opened: EpisodeOpened, journal: OwnJournal) -> None:
         """Check that no other node had taken the episode over when the finding was read.
 
         A finding without any event needs no check: nobody has applied anything to it.
         """
         subject = self.ports.stack.episode(opened.episode_id)
-        check_ours(await self.ports.log.last(subject))
+        journal.check_newest(await self.ports.log.last(subject))
 
 
 def log_raised(opened: EpisodeOpened, outcomes: Iterable[FindingOutcome]) -> None:

@@ -50,7 +50,7 @@ _CHANGEABLE: Final = (
     "summary",
     "subject_kind",
     "subject_id",
-    "evidence",
+    "evidence_json",
     "caused_by_key",
 )
 

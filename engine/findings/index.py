@@ -143,7 +143,7 @@ class FindingIndex:
             kept = replace(
                 event.finding,
                 summary=event.finding.summary[:SUMMARY_CHARS_MAX],
-                evidence=NOTHING,  # guard: index-leaves-evidence
+                evidence_json=NOTHING,  # guard: index-leaves-evidence
             )
             if not dry_run.is_meant(kept):
                 self._apart[kept.finding_key] = kept

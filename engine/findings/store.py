@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -26,8 +26,13 @@ from streams.ports.all import Ports
 from streams.ports.log import START, EventLog, Recorded
 from streams.subjects import Stack
 
-CheckOurs: TypeAlias = Callable[[Recorded | None], None]
-"""Raises `VersionConflict` if the newest record of an episode is another node's."""
+
+class OwnJournal(Protocol):
+    """The journal of the episode whose findings are applied, as its writer knows it."""
+
+    def check_newest(self, newest: Recorded | None) -> None:
+        """Raise `VersionConflict` if the newest record of the episode is another node's."""
+
 
 Rule: TypeAlias = Callable[[FindingEvent, datetime], FindingEvent | None]
 """Returns the event to append after the newest one at a time; None: nothing changes."""
@@ -174,7 +179,7 @@ class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
     opened: EpisodeOpened
     attempt: int
     """1 if no node can have tried before."""
-    check_ours: CheckOurs | None
+    journal: OwnJournal | None
     """See `FindingApplier.apply`."""
 
     @property

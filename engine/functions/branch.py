@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
@@ -17,7 +17,7 @@ from streams.model.events import AGAIN
 T = TypeVar("T")
 
 BRANCHES_MAX: Final = 16
-"""Most branches of one `gather`."""
+"""Most branches of one `gather`, beside those that only wait for a child."""
 
 DEPTH_MAX: Final = 4
 """Most branches within each other."""
@@ -44,6 +44,10 @@ class Branch:
     """How many it has made."""
     origin: str = ""
     """Where the user's code began it."""
+    place: str = ""
+    """Where its newest call was asked for; empty: it has made none."""
+    group: str = ""
+    """The path of its `gather`, if it only waits for a child; empty: it may do anything."""
     task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
     _draws: int = 0
 
@@ -63,11 +67,12 @@ class Branch:
         self._draws = 0
         return self.path
 
-    def child(self, number: int, *, origin: str) -> Branch:
+    def child(self, number: int, *, origin: str, only_waits: bool = False) -> Branch:
         """Return the branch `number`, from 1, of the newest call, which is a `gather`."""
         if self.prefix.count(".") >= 2 * DEPTH_MAX:
             raise InvalidAction(f"gather: more than {DEPTH_MAX} within each other")
-        return Branch(self.run, f"{self.path}.{number}.", origin=origin)
+        group = self.path if only_waits else ""
+        return Branch(self.run, f"{self.path}.{number}.", origin=origin, group=group)
 
     def again(self) -> Branch:
         """Return the branch of what repeats the newest call: pauses and attempts by turns."""
@@ -129,6 +134,21 @@ def watch_generators() -> None:
     if isinstance(hooks.finalizer, _Finalizer) or hooks.finalizer is None:
         return
     sys.set_asyncgen_hooks(finalizer=_Finalizer(hooks.finalizer))
+
+
+def parted_at(branches: Mapping[str, Branch], path: str) -> str:
+    """Return the user's line after which the call at `path` was made, as far as it is known.
+
+    `branches` are those of the run by their prefixes, those that have ended included.
+    """
+    prefix, _, _ = path.rpartition(".")
+    own = branches.get(f"{prefix}." if prefix else "")
+    gather = path if own is not None else prefix.rpartition(".")[0]
+    beside = next((each for at, each in branches.items() if at.startswith(f"{gather}.")), None)
+    if beside is not None:  # A `gather` was made there, with other branches or none before.
+        return beside.origin
+    last = own or branches[""]
+    return last.place or last.origin
 
 
 class _Finalizer:

@@ -17,7 +17,9 @@ from engine.app.actions import (
     ExpiryOfApproval,
     ExpiryOfWait,
     Observe,
+    Retries,
     Sleep,
+    StartEpisode,
     Synthesize,
     ToolCall,
     approval,
@@ -28,12 +30,13 @@ from engine.app.function_tool import FunctionTool
 from engine.app.outputs import output
 from engine.app.strategy import report
 from engine.episodes.episode import Save
-from engine.errors import CallFailed, InvalidAction, InvalidFinding
+from engine.errors import CALL_TIMEOUT, CallFailed, CallTimeout, InvalidAction, InvalidFinding
 from engine.functions.gather import Gathers, Pending
 from engine.functions.run import StrategyRun
 from engine.validation import Duration
 from engine.waits.answer import PLAN
 from streams.json import JsonObject, raw, unraw
+from streams.model.children import EpisodeResult
 from streams.model.events import EpisodeOpened
 from streams.model.findings import Finding, FindingIntent, FindingOutcome
 from streams.model.outputs import OutputResult
@@ -49,6 +52,9 @@ DRAWN_BITS: Final = 53
 """How many bits of chance a number has, as `random.random()` does."""
 
 UUID_VERSION: Final = 4
+
+ON_FAILURE: Final = ("raise", "return")
+"""What `ctx.episode` may do about a child that is not done."""
 
 CHANGE_CHARS_MAX: Final = 64
 """Longest name of a change, in characters."""
@@ -345,9 +351,15 @@ class FunctionContext(Gathers):
         return await self._run.step(Observe(data))
 
     @_pending
-    async def synthesize(self, prompt: object, *, transient: JsonObject | None = None) -> Any:  # noqa: ANN401
+    async def synthesize(
+        self,
+        prompt: object,
+        *,
+        transient: JsonObject | None = None,
+        retries: Retries | None = None,
+    ) -> Any:  # noqa: ANN401
         """Return the synthesizer's answer to `prompt`, any JSON value; see `vigil.synthesize`."""
-        return await self._run.step(Synthesize(prompt, transient or {}))
+        return await self._run.step(Synthesize(prompt, transient or {}, retries))
 
     @_pending
     async def checkpoint(self, value: object) -> None:
@@ -362,6 +374,54 @@ class FunctionContext(Gathers):
         save = Save(phase=PHASE, state=kept, schema_version=self._schema_version)
         await self._run.step(Checkpoint(PHASE), also=[save])
         self._run.note_state(unraw(kept))
+
+    def episode(
+        self,
+        actor: str,
+        expectation: str,
+        payload: JsonObject | None = None,
+        *,
+        key: str | None = None,
+        on_failure: Literal["raise", "return"] = "raise",
+        with_parent: Literal["cancel", "leave"] = "cancel",
+    ) -> Pending[EpisodeResult]:
+        """Start an episode of another actor, or of this one, and return how it ended.
+
+        No node has this episode while it waits; to wait for many, give the calls to `ctx.gather`,
+        up to 1,000 at a time. What the child uses counts for this episode's budget, and it gets no
+        more than is left of that.
+
+        Args:
+            actor: the actor, which the node must know.
+            payload: of its trigger, any JSON object of up to 256 KiB.
+            key: names the child within this episode, up to 128 characters: calls with one key are
+                one child. By default each call is another one.
+            on_failure: `return` the result of a child that has failed, was canceled or could not be
+                started, whose `status` says so; by default that raises `CallFailed` with its class.
+            with_parent: `leave` the child when this episode ends before it; by default it is
+                canceled.
+        """
+        asked = StartEpisode(
+            actor=actor,
+            expectation=expectation,
+            payload={} if payload is None else payload,
+            key=msgspec.UNSET if key is None else key,
+            with_parent=with_parent,
+        )
+        work = partial(self._episode, asked, on_failure)
+        return self._run.pending(f"{self.NAME}.episode", work, is_child=True)
+
+    async def _episode(self, asked: StartEpisode, on_failure: str) -> EpisodeResult:
+        if on_failure not in ON_FAILURE:
+            raise InvalidAction(f"on_failure: {on_failure!r}; use {' or '.join(ON_FAILURE)}")
+        validation.encode(asked.payload, what="payload")  # guard: child-payload-max
+        taken = await self._run.taken(asked)
+        if taken.error_class == CALL_TIMEOUT:
+            raise CallTimeout(taken.error_detail)
+        said = msgspec.convert(await self._run.result_of(taken), EpisodeResult)
+        if taken.error_class and on_failure == "raise":  # guard: failed-child-raises
+            raise CallFailed(taken.error_class, taken.error_detail, recorded=raw(said))
+        return said
 
     def now(self) -> datetime:
         """Return the time in UTC; it is recorded, as a turn of its own."""

@@ -218,6 +218,8 @@ class Gathers:
     def gather(self, *works: Awaitable[Any]) -> Pending[tuple[Any, ...]]:
         """Return the results of up to 16 `works`, which run at the same time.
 
+        Calls of `ctx.episode` only wait, and do not count: there may be up to 1,000 of them.
+
         A work is a call such as `ctx.call(…)`, or a coroutine of yours that makes calls. All of
         them end before this returns; if some raise, the first of them in order raises here.
         """

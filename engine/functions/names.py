@@ -1,7 +1,8 @@
-"""Names in the source of a strategy that its app does not have: tools, outputs, severities. Pure.
+"""Names in the source of a strategy that do not exist: tools, outputs, arguments of ours. Pure.
 
 Only names that are literals are found: `ctx.call("disk.largest")`, `propose_output("mail", …)`,
-`severity="high"`. A computed name that does not exist fails when it is used.
+`severity="high"`. A computed name that does not exist fails when it is used. Calls of what `vigil`
+has, and of `ctx`, are held to the arguments that there are.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import Parameter, signature
+from types import FunctionType
 from typing import Final, TypeAlias
 
 from engine.app.actions import tool_call
@@ -19,6 +22,7 @@ from engine.app.function_tool import CALL, FunctionTool, ToolGroup
 from engine.app.outputs import output, propose_output
 from engine.app.strategy import Function
 from engine.app.tools import OF_THE_ENGINE, Tool
+from engine.functions.context import FunctionContext
 from engine.functions.source import (
     FunctionSource,
     SourceProblem,
@@ -29,6 +33,7 @@ from engine.functions.source import (
     sources_of,
     value_of,
 )
+from engine.validation import near
 from streams.model.findings import Severity
 
 SEVERITIES: Final = tuple(each.value for each in Severity)
@@ -37,6 +42,12 @@ _RAISING: Final[frozenset[Callable[..., object]]] = frozenset({raise_finding, up
 
 _PROPOSING: Final[frozenset[Callable[..., object]]] = frozenset({output, propose_output})
 
+
+_OURS: Final = frozenset({"engine", "streams", "vigil"})
+"""The packages whose functions are held to their arguments."""
+
+_REPORTED: Final = frozenset({"raise_finding", "update_finding", "clear_finding"})
+"""Functions that make what `ctx.report` takes."""
 
 _Unknown: TypeAlias = tuple[str, str]
 """A name that does not exist, and those that do."""
@@ -67,7 +78,12 @@ def _unknown(
 ) -> Iterator[_Unknown]:
     called = value_of(call.func, source.function)
     method = _method(call.func, ctx)
-    if called in _RAISING:
+    if method and not hasattr(FunctionContext, method):  # guard: method-of-ctx-exists
+        hint = f"ctx.report({method}(…))" if method in _REPORTED else ""
+        yield ast.unparse(call.func), hint or near(method, _public(FunctionContext))
+    elif misfit := _misfit(call, called, method):  # guard: arguments-of-ours-exist
+        yield f"{ast.unparse(call.func)}(…)", misfit
+    elif called in _RAISING:
         severity = _text(_keyword(call, "severity"))
         if severity is not None and severity not in SEVERITIES:  # guard: severity-exists
             yield _told("severity", severity, SEVERITIES)
@@ -77,6 +93,32 @@ def _unknown(
             yield _told("output", adapter, sorted(app.outputs))
     elif method == "call" or called is tool_call:
         yield from _unknown_tool(app, actor, source, call, is_split=called is tool_call)
+
+
+def _misfit(call: ast.Call, called: object, method: str) -> str:
+    """Return why the arguments of a call of ours do not fit; empty: they may."""
+    ours = getattr(FunctionContext, method) if method else called
+    if not isinstance(ours, FunctionType | type) or ours.__module__.partition(".")[0] not in _OURS:
+        return ""
+    is_spread = any(isinstance(each, ast.Starred) for each in call.args)
+    if is_spread or any(each.arg is None for each in call.keywords):
+        return ""
+    given: list[None] = [None] * (len(call.args) + bool(method))
+    named = [str(each.arg) for each in call.keywords]
+    taken = signature(ours).parameters
+    is_open = any(each.kind is Parameter.VAR_KEYWORD for each in taken.values())
+    stray = next((each for each in named if each not in taken and not is_open), "")
+    if stray:
+        return "; ".join(filter(None, (f"there is no argument {stray!r}", near(stray, taken))))
+    try:
+        signature(ours).bind(*given, **dict.fromkeys(named))
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _public(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_")]
 
 
 def _unknown_tool(

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine import validation
-from engine.app.actions import Action, Checkpoint, Converge, Done, Pause, Step
+from engine.app.actions import Action, Checkpoint, Converge, Done, Pause, Sleep, Step
 from engine.app.actor import Expectation
 from engine.app.context import Context, EpisodeView, Findings, migrate
 from engine.app.strategy import (
@@ -121,6 +121,8 @@ class StrategyLoop:
         step = StepTaken(step_no=step_no, kind=kind, tool=taken.tool_name, action=action)
         if taken.error_class:
             result: object = Failure(taken.error_class, taken.error_detail)
+        elif isinstance(action, Sleep):  # guard: sleep-of-class-brings-nothing
+            result = None
         else:
             result = await run.result_of(taken)
         handled = await call(self.strategy.handle_result, state, step, result)

@@ -3,22 +3,25 @@
 At any moment a branch runs, asks for the answer to a call, or rests until its time or its answer
 comes. Recorded answers are given out in the order of recording, and the next one only when no
 branch runs: so branches that share variables see each other's changes as they did the first time.
-After the last record, every branch that asks goes live. When all rest, the episode can be left.
+After the last record, when every branch asks or rests, what was announced and not recorded must be
+among what they ask for; then they go live. When all rest, the episode can be left.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import structlog
 
 from engine.app.actions import Step, ToolCall
 from engine.episodes.episode import ARGS_CHARS_MAX
-from engine.episodes.recovery import kind_of, text_of_step
+from engine.episodes.recovery import kind_of, stands, text_of_step
 from engine.errors import Interrupted
+from engine.functions.branch import Branch, parted_at
 from engine.functions.history import History
 from engine.functions.place import place_of_call
 from engine.usercode.cancel_scope import CancelScope
@@ -34,12 +37,18 @@ REMEDY: Final = (
     " if it has not, `vigil check` lists what is not the same each time"
 )
 
+REMEDY_IF_SAME: Final = (
+    "the code is the one that has recorded this: `vigil check` lists what is not the same each time"
+)
+
 REMEDY_OF_CLASS: Final = (
     "if the code has changed, declare the new one under another name until the open episodes have"
     " ended; if it has not, `next_step` and `handle_result` must decide the same each time"
 )
 
 REMEDY_OF_FORK: Final = "it takes another way than the one recorded: fork earlier, or at 0"
+
+log = structlog.get_logger("vigil.function")
 
 
 @dataclass
@@ -97,6 +106,8 @@ class Order:
         self._on_mismatch, self._on_rest = on_mismatch, on_rest
         self._left = {step.path: step for step in history.steps}
         """Path → the record that nobody has asked for yet, in the order of recording."""
+        self._announced = {each.path: each for each in history.announced}
+        """The same for what was announced and not recorded."""
         self._calls = _last_calls(history)
         self._asked: dict[str, Asked] = {}
         self._running = 1
@@ -104,6 +115,11 @@ class Order:
 
     @property
     def is_live(self) -> bool:
+        """Whether everything recorded or announced has been asked for."""
+        return not self._left and not self._announced
+
+    @property
+    def has_given_all(self) -> bool:
         """Whether everything recorded has been asked for."""
         return not self._left
 
@@ -111,13 +127,23 @@ class Order:
         """Return whether the branch of `prefix`, after so many `calls`, made another one before."""
         return calls < self._calls.get(prefix, 0)
 
-    def next_left(self) -> StepRecorded | None:
-        """Return the first record that nobody has asked for; None: there is none."""
-        return next(iter(self._left.values()), None)
+    def next_left(self) -> StepRecorded | StepAnnounced | None:
+        """Return the first record or announcement that nobody has asked for; None: none is left."""
+        left = next(iter(self._left.values()), None)
+        return left or next(iter(self._announced.values()), None)
 
     def answer_alone(self, path: str, mark: str) -> StepRecorded | None:
-        """Return the next record to a branch that runs alone; None: `ask`, for it is no other's."""
-        if not self._left or self._running > 1 or self._asked:
+        """Return the next record to a branch that runs alone; None: `ask`, for it is no other's.
+
+        If it asks for the one call that was announced and not recorded, it is live from then on.
+        """
+        if self._running > 1 or self._asked:
+            return None
+        if not self._left:
+            announced = self._announced.get(path)
+            is_all = announced is not None and len(self._announced) == 1
+            if is_all and announced is not None and announced.fingerprint == mark:
+                self._announced.clear()
             return None
         step = next(iter(self._left.values()))
         is_same = step.path == path and step.fingerprint == mark
@@ -125,7 +151,7 @@ class Order:
 
     def ask(self, path: str, action: Step, mark: str, *, origin: str) -> Asked | None:
         """Ask for the record of the call at `path`, with its fingerprint; None: it goes live."""
-        if not self._left:
+        if self.is_live:
             return None
         answer: asyncio.Future[StepRecorded | None] = asyncio.get_running_loop().create_future()
         asked = Asked(path, action, mark, place_of_call() or origin, answer)
@@ -136,7 +162,7 @@ class Order:
     def answer_at_once(self, path: str) -> StepRecorded | None:
         """Return the record at `path` of a call that is not awaited; None: there is none."""
         step = self._left.pop(path, None)
-        if step is not None and not self._left:
+        if step is not None and self.is_live:
             self._go_live()
         return step
 
@@ -164,17 +190,30 @@ class Order:
 
     def _go_on(self) -> None:
         if not self._left:
-            return self._on_rest() if not self._asked else self._go_live()
+            return self._go_on_live()
         step = next(iter(self._left.values()))
         asked = self._asked.get(step.path)
-        if asked is None or asked.mark != step.fingerprint:  # guard: other-action-no-answer
-            other = asked or next(iter(self._asked.values()), None)
-            return self._on_mismatch(self._comparison.difference(step, other))
+        # guard: other-action-no-answer
+        if asked is None or not self._comparison.answers(step, asked):
+            return self._differ(step, asked)
         del self._left[step.path], self._asked[step.path]
         self._give(asked, step)
-        if not self._left:
+        if self.is_live:
             self._go_live()
         return None
+
+    def _go_on_live(self) -> None:
+        for announced in self._announced.values():
+            asked = self._asked.get(announced.path)
+            # guard: announced-side-effect-made
+            if asked is None or not self._comparison.answers(announced, asked):
+                return self._differ(announced, asked)
+        self._announced.clear()
+        return self._go_live() if self._asked else self._on_rest()
+
+    def _differ(self, recorded: StepRecorded | StepAnnounced, asked: Asked | None) -> None:
+        other = asked or next(iter(self._asked.values()), None)
+        self._on_mismatch(self._comparison.difference(recorded, other))
 
     def _go_live(self) -> None:
         for asked in self._asked.values():
@@ -188,42 +227,63 @@ class Order:
             asked.answer.set_result(step)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Comparison:
-    """Tells people how a replay differs from the journal."""
+    """Whether what a replay asks for is what the journal has; tells people how it differs."""
 
     shown: Callable[[ToolCall], msgspec.Raw]
     """Returns the arguments of a call as people may see them."""
     remedy: str
+    branches: Mapping[str, Branch]
+    """Those of the run, by their prefixes."""
+    strict_up_to: float = 0
+    """The last step whose values must be the same."""
+    others: str = ""
+    """The first call that was answered by a record with other values."""
+
+    def answers(self, recorded: StepRecorded | StepAnnounced, asked: Asked) -> bool:
+        """Return whether a record, or an announcement, is that of what is asked for."""
+        if recorded.fingerprint == asked.mark:
+            return True
+        # guard: strict-replay-same-values
+        if recorded.step_no <= self.strict_up_to or not stands(recorded, asked.action):
+            return False
+        if not self.others:  # guard: other-values-told-once
+            self.others = self._both(recorded, asked)
+            log.warning(
+                "a record stands, though the replay asks with other values", how=self.others
+            )
+        return True
 
     def difference(self, recorded: StepRecorded | StepAnnounced, asked: Asked | None) -> str:
         """Return how they differ, and what to do."""
+        before = f"before that, {self.others}; " if self.others else ""
+        return f"{self._both(recorded, asked)}; {before}{self.remedy}"
+
+    def _both(self, recorded: StepRecorded | StepAnnounced, asked: Asked | None) -> str:
         said = f"call {recorded.path} was {text_of_step(recorded)}"
+        parted = (
+            "" if asked and asked.path == recorded.path else parted_at(self.branches, recorded.path)
+        )
+        at = f"the ways part at {parted}: " if parted else ""
         if asked is None:
-            return f"{said}; the replay ends, or waits, without it; {self.remedy}"
+            return f"{said}; {at}the replay ends, or waits, without it"
         was, asks = self._values(recorded, asked.action)
-        at = "" if asked.path == recorded.path else f"as call {asked.path} "
-        now = f"the replay asks {at}for {kind_of(asked.action)}{asks}"
+        as_other = "" if asked.path == recorded.path else f"as call {asked.path} "
+        now = f"{at}the replay asks {as_other}for {kind_of(asked.action)}{asks}"
         place = f" at {asked.place}" if asked.place else ""
-        return f"{said}{was}; {now}{place}; {self.remedy}"
+        return f"{said}{was}; {now}{place}"
 
     def _values(self, recorded: StepRecorded | StepAnnounced, action: Step) -> tuple[str, str]:
         """Return the arguments of two calls of one tool, or what to say of them; else nothing."""
-        if not _is_alike(recorded, action):
-            return "", ""
+        if text_of_step(recorded) != kind_of(action):
+            return "", ""  # What they are called says it, such as the lengths of sleeps.
         # guard: only-announced-difference-told
         if isinstance(recorded, StepRecorded) and isinstance(action, ToolCall):
             was, asks = _short(recorded.args), _short(self.shown(action))
             if was != asks:  # guard: alike-arguments-told
                 return f" {was}", f" {asks}"
         return NOT_SHOWN  # guard: error-quotes-no-hash
-
-
-def _is_alike(recorded: StepRecorded | StepAnnounced, action: Step) -> bool:
-    """Return whether two calls can differ in their values alone."""
-    if isinstance(action, ToolCall):
-        return recorded.tool_name == f"{action.capability}.{action.action}"
-    return isinstance(recorded, StepRecorded) and recorded.kind == kind_of(action)
 
 
 def _short(args: msgspec.Raw) -> str:

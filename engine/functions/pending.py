@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from engine.errors import InvalidAction
 
@@ -20,21 +20,37 @@ class PendingCall(Coroutine[Any, Any, T]):
         *,
         place: str,
         on_awaited: Callable[[PendingCall[Any]], None],
+        is_child: bool = False,
     ) -> None:
-        """Make the call `work` once awaited; `place` is the user's line that asked for it."""
-        self._name, self._work, self._place = name, work, place
+        """Make the call `work` once awaited; `place` is the user's line that asked for it.
+
+        `is_child`: it starts an episode and waits for its end, and does nothing else.
+        """
+        self._name, self._work, self.place = name, work, place
+        self.is_child = is_child
         self._on_awaited = on_awaited
         self._begun: Coroutine[Any, Any, T] | None = None
 
     @property
     def problem(self) -> str:
         """What to tell of it if nobody awaits it."""
-        at = f" ({self._place})" if self._place else ""
+        at = f" ({self.place})" if self.place else ""
         return f"{self._name}(…) is not awaited; write await {self._name}(…){at}"
 
     def __bool__(self) -> Literal[True]:
         """Raise `InvalidAction`: only the result of a call can be true or false."""
         raise InvalidAction(self.problem)  # guard: unawaited-has-no-truth
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
+        """Raise `AttributeError`: only the result of a call has anything."""
+        raise AttributeError(self.problem, name=name)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InvalidAction(self.problem)  # guard: unawaited-has-no-value
+
+    __getitem__ = __iter__ = __len__ = __contains__ = __float__ = __int__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Make the call."""

@@ -26,6 +26,7 @@ from engine.app.actions import (
     ReportFindings,
     SendOutput,
     Sleep,
+    StartEpisode,
     Step,
     ToolCall,
     WaitFor,
@@ -35,6 +36,7 @@ from engine.app.actions import (
 )
 from engine.app.context import Findings
 from engine.app.strategy import IN_STRATEGY, Function
+from engine.children.rules import CHILDREN_MAX
 from engine.episodes.episode import NOW, Command, Performed
 from engine.errors import (
     CALL_TIMEOUT,
@@ -44,7 +46,7 @@ from engine.errors import (
     EpisodeFailed,
     Interrupted,
     InvalidAction,
-    NondeterministicReplay,
+    ReplayDiffers,
 )
 from engine.functions.branch import (
     BRANCHES_MAX,
@@ -126,6 +128,14 @@ class LiveTurns(Protocol):
         `mark` is its fingerprint.
         """
 
+    def start_child(
+        self, action: StartEpisode, mark: str, *, path: str, group: str, begun: int
+    ) -> Performed | None:
+        """Announce a child, which is then started; or record that it cannot be, and return that.
+
+        `group`: see `ChildStart`; `begun`: how many turns are not recorded yet, this one included.
+        """
+
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         """Return a result that is in the object store."""
 
@@ -149,13 +159,15 @@ class Rest(msgspec.Struct, frozen=True):
     """What a branch waits for."""
 
     path: str
-    action: Pause
+    action: Pause | StartEpisode
     since: datetime
     until: datetime | None
     """When it ends by itself, if it is a sleep."""
     over: asyncio.Future[None]
     ahead: tuple[str, ...] = ()
     """The references that other branches wait for, when this is what the episode must wait for."""
+    for_children: bool = False
+    """Whether branches wait for children then."""
 
 
 StrategyCode: TypeAlias = Callable[[Any, Trigger], Awaitable[object]]
@@ -194,21 +206,27 @@ class StrategyRun:
         *,
         seed: str,
         remedy: str,
+        strict_up_to: float = 0,
         origin: str = "",
     ) -> None:
         """Continue after `history`; `seed` makes what looks like chance, the same in a replay.
 
         Args:
             remedy: what to tell people to do if the function takes another way than its history.
+            strict_up_to: the last step that is no answer to a call with other values.
             origin: what calls have as their place that no line of the user's makes.
         """
         self._strategy, self._turns, self._clock, self._seed = strategy, turns, turns.clock, seed
         self._history, self._scope = history, turns.scope
-        self._comparison = Comparison(turns.shown, remedy)
+        self._root = Branch(self, calls=history.calls_before, origin=origin)
+        self._branches = {"": self._root}
+        """By their prefixes, those that have ended included."""
+        self._comparison = Comparison(turns.shown, remedy, self._branches, strict_up_to)
         self._order = Order(
             history, self._comparison, on_mismatch=self._differ, on_rest=self._leave
         )
-        self._root = Branch(self, calls=history.calls_before, origin=origin)
+        self._held: list[Command] = []
+        """What is recorded once the replay has asked for all that the journal has."""
         self.tokens_used = history.tokens_before
         """By the steps that the function has got so far."""
         self.state: Any = None
@@ -252,24 +270,29 @@ class StrategyRun:
         if forgotten:
             raise EpisodeFailed(InvalidAction.error_class, forgotten)
         self.check_all_asked()
+        self._record_held()
+        if isinstance(self._why, BaseException):
+            raise self._why
         return returned
 
     def check_all_asked(self) -> None:
-        """Raise `EpisodeFailed` if the function ends without having asked for what is recorded."""
-        open_ = (self._turns.announced_at(each.path) for each in self._history.announced)
-        left = self._order.next_left() or next(filter(None, open_), None)
+        """Raise `ReplayDiffers` if the function ends without having asked for what is recorded."""
+        left = self._order.next_left()
         if left is not None:  # guard: unasked-record-told
-            raise _nondeterministic(self._comparison.difference(left, None))
+            raise ReplayDiffers(self._comparison.difference(left, None))
 
     async def _let_generators_end(self) -> None:
         """Let the event loop end the async generators that were left, so that their calls count."""
         for _ in range(TURNS_TO_END):
             await asyncio.sleep(0)
 
-    def pending(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> PendingCall[T]:
+    def pending(
+        self, name: str, work: Callable[[], Coroutine[Any, Any, T]], *, is_child: bool = False
+    ) -> PendingCall[T]:
         """Return a call that `work` makes; the function must not return before it is awaited."""
         check_run(self)
-        made = PendingCall(name, work, place=place_of_call(), on_awaited=self._awaited)
+        place = place_of_call()
+        made = PendingCall(name, work, place=place, on_awaited=self._awaited, is_child=is_child)
         self._pending[made] = None
         return made
 
@@ -281,11 +304,19 @@ class StrategyRun:
 
     def _awaited(self, made: PendingCall[Any]) -> None:
         self._pending.pop(made, None)
+        branch = current()
+        if branch is not None:
+            branch.place = made.place
+
+    @property
+    def other_values(self) -> str:
+        """How the first call differs that a record with other values has answered; else nothing."""
+        return self._comparison.others
 
     @property
     def has_replayed(self) -> bool:
         """Whether all that was recorded has been asked for."""
-        return self._order.is_live
+        return self._order.has_given_all
 
     @property
     def turn(self) -> int:
@@ -408,7 +439,7 @@ class StrategyRun:
             # did meanwhile may have been, too.
             is_past = self._order.is_behind(branch.prefix, branch.calls)
             # guard: past-change-not-followed
-            self._follows[name] = not is_past and (branch.is_root or self._order.is_live)
+            self._follows[name] = not is_past and (branch.is_root or self._order.has_given_all)
             self.record(_answer(name, follows=self._follows[name]))
         return self._follows[name]
 
@@ -436,7 +467,11 @@ class StrategyRun:
             return ()
         parent.next_path()
         origin = place_of_call() or parent.origin
-        branches = [parent.child(number, origin=origin) for number in range(1, len(works) + 1)]
+        branches = [
+            parent.child(number, origin=origin, only_waits=_only_waits(work))
+            for number, work in enumerate(works, start=1)
+        ]
+        self._branches.update((each.prefix, each) for each in branches)
         left = {branch.prefix for branch in branches}
         self._order.fork(len(works))
         tasks = [
@@ -496,6 +531,7 @@ class StrategyRun:
 
     def _begin_turn(self, path: str) -> bool:
         """Return whether the call is a turn of its own; raise what keeps it from going live."""
+        self._record_held()
         if self._why is not None:  # Another branch may have met it meanwhile.
             raise Interrupted
         is_new = AGAIN not in path  # The turn is that of the first attempt.
@@ -522,13 +558,11 @@ class StrategyRun:
         is_new = self._begin_turn(path)
         try:
             announced = self._turns.announced_at(path)
-            # guard: announced-side-effect-made
-            if announced is not None and announced.fingerprint != mark:
-                asked = _asked(path, action, mark, branch.origin)
-                raise _nondeterministic(self._comparison.difference(announced, asked))
             # guard: dry-run-asks-nobody
             if isinstance(action, Pause) and self._turns.waits_for_people:
                 performed = await self._wait(action, mark, path, branch, announced)
+            elif isinstance(action, StartEpisode):
+                performed = await self._await_child(action, mark, path, branch, announced)
             elif isinstance(action, SendOutput | ReportFindings):  # It goes on where it was.
                 take = partial(self._turns.take, action, mark, path=path, also=also)
                 performed = await self._surely(take)
@@ -604,18 +638,36 @@ class StrategyRun:
     async def _wait(
         self, action: Pause, mark: str, path: str, branch: Branch, announced: StepAnnounced | None
     ) -> Performed:
-        since, until = self._clock.now(), None
+        since, until, seconds = self._clock.now(), None, 0.0
         if isinstance(action, Sleep):
-            lasts = timedelta(seconds=action.seconds)
+            seconds = action.seconds
+            lasts = timedelta(seconds=seconds)
             # guard: begun-sleep-ends-in-time
             until = (announced.until if announced is not None else None) or since + lasts
             since = until - lasts
         if until is not None and announced is None:
             self._announce_sleep(until, mark, path, branch)
         await self._rest(Rest(path, action, since, until, asyncio.Future()))
-        over = slept(until, mark, path)
+        over = slept(until, seconds, mark, path)
         self._turns.record(over)
         return over
+
+    async def _await_child(
+        self,
+        action: StartEpisode,
+        mark: str,
+        path: str,
+        branch: Branch,
+        announced: StepAnnounced | None,
+    ) -> Performed:
+        """Start a child, unless it is; return why it cannot be, or end the run here."""
+        if announced is None:  # guard: child-announced-once
+            start = partial(self._turns.start_child, action, mark, path=path)
+            refused = start(group=branch.group, begun=self._begun)
+            if refused is not None:
+                return refused
+        await self._rest(Rest(path, action, self._clock.now(), None, asyncio.Future()))
+        raise AssertionError("the end of a child is recorded while no node has its parent")
 
     def _announce_sleep(self, until: datetime, mark: str, path: str, branch: Branch) -> None:
         """Record when a sleep ends, unless the episode is blocked at once, which says so, too."""
@@ -650,17 +702,23 @@ class StrategyRun:
     def _leave(self) -> None:
         """Leave the function, whose branches all rest, unless a sleep of one is over soon."""
         sleeps = [(rest.until, rest) for rest in self._resting.values() if rest.until is not None]
+        children = [
+            rest for rest in self._resting.values() if isinstance(rest.action, StartEpisode)
+        ]
         if sleeps:
             until, rest = min(sleeps, key=lambda each: each[0])
             is_held = (until - self._clock.now()).total_seconds() <= HELD_S
             if is_held and self._turns.holds_sleeps:  # guard: replay-waits-for-nothing
                 return
-        else:
-            rest = min(self._resting.values(), key=lambda each: _position(each.path))
-        self._stop(replace(rest, ahead=_refs_beside(rest, self._resting.values())))
+        else:  # People are asked once no child runs any more.
+            # guard: children-before-people
+            first = children or self._resting.values()
+            rest = min(first, key=lambda each: _position(each.path))
+        ahead = _refs_beside(rest, self._resting.values())
+        self._stop(replace(rest, ahead=ahead, for_children=bool(children)))
 
     def _differ(self, how: str) -> None:
-        self._stop(_nondeterministic(how))
+        self._stop(ReplayDiffers(how))
 
     def _stop(self, why: BaseException | Rest) -> Interrupted:
         """End every branch at its next call, and those at once that wait for an answer."""
@@ -672,11 +730,26 @@ class StrategyRun:
         return Interrupted()
 
     def record(self, command: Command) -> None:
-        """Record `command`; the function cannot catch that it is refused."""
+        """Record `command`, once it is sure that the replay goes the way that was recorded.
+
+        The function cannot catch that it is refused.
+        """
+        if not self._order.is_live:  # guard: differing-replay-records-nothing
+            self._held.append(command)
+            return
+        self._record_held()
         try:
             self._turns.record(command)
         except Exception as error:
             raise self._stop(error) from error
+
+    def _record_held(self) -> None:
+        held, self._held = self._held, []
+        for command in held:
+            try:
+                self._turns.record(command)
+            except Exception as error:  # noqa: BLE001 - nobody is here to raise it to
+                self._stop(error)
 
 
 class _Raised(msgspec.Struct, frozen=True):
@@ -713,21 +786,25 @@ def _answer(name: str, *, follows: bool) -> Performed:
     )
 
 
-def _nondeterministic(how: str) -> EpisodeFailed:
-    return EpisodeFailed(NondeterministicReplay.error_class, how)
-
-
 def _position(path: str) -> tuple[int, ...]:
     return tuple(int(word) for word in path.split("."))
 
 
 def _problem_of_branches(works: Sequence[object]) -> str | None:
-    if len(works) > BRANCHES_MAX:
-        return f"gather: {len(works)} branches, the limit is {BRANCHES_MAX}"
+    if len(works) > CHILDREN_MAX:
+        return f"gather: {len(works):,} branches, the limit is {CHILDREN_MAX:,} children"
+    running = sum(not _only_waits(each) for each in works)  # guard: waiting-branches-not-counted
+    if running > BRANCHES_MAX:
+        return f"gather: {running} branches, the limit is {BRANCHES_MAX}"
     strays = [each for each in works if not inspect.isawaitable(each)]
     if strays:
         return f"gather: a {type(strays[0]).__name__} cannot be awaited; give it ctx.call(…)"
     return None
+
+
+def _only_waits(work: object) -> bool:
+    """Return whether a branch only waits for a child, and runs no code in between."""
+    return isinstance(work, PendingCall) and work.is_child
 
 
 def _close(works: Sequence[object]) -> None:

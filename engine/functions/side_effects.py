@@ -24,7 +24,10 @@ from engine.functions.source import (
     value_of,
 )
 
-REMEDY: Final = 'overlap="skip" on the expectation, or per_episode=True in the request'
+REMEDY: Final = (
+    'per_episode=True in the request, or overlap="skip" on the expectation, where one episode of a'
+    " subject at a time will do"
+)
 
 
 def overlapping(app: App) -> dict[SourceProblem, StrategyPlace]:
@@ -87,8 +90,15 @@ def _tool_of(
 
 
 def _is_per_episode(call: ast.Call) -> bool:
-    given = [each.value for each in call.keywords if each.arg == "per_episode"]
-    return any(not isinstance(each, ast.Constant) or bool(each.value) for each in given)
+    """Return whether each decision is about one episode, as far as the source says."""
+    given = {each.arg: each.value for each in call.keywords if each.arg}
+    truths = {name: _truth(value) for name, value in given.items()}
+    return truths.get("per_episode", False) is not False or truths.get("shared", True) is not True
+
+
+def _truth(value: ast.expr) -> bool | None:
+    """Return whether a constant is true; None: nobody knows."""
+    return bool(value.value) if isinstance(value, ast.Constant) else None
 
 
 def _is_of(call: ast.Call, method: str, ctx: tuple[str, ...]) -> bool:

@@ -63,6 +63,7 @@ OTHERWISE: Final = (
         (
             r"(requests|httpx|aiohttp|urllib|socket|subprocess|sqlite3|psycopg2?|asyncpg|boto3)\b.*"
             r"|os\.(system|popen|getenv|getpid|listdir|stat|walk)|(builtins|io)\.(open|input)"
+            r"|…\.(read_text|read_bytes|write_text|write_bytes|iterdir|rglob)"
         ),
         "await ctx.call(…) of a tool",
     ),
@@ -402,7 +403,11 @@ def _names(node: ast.expr, function: FunctionType) -> list[str]:
             names.append(f"{owner.__name__}.{node.attr}")
         elif isinstance(owner, type):
             names.append(f"{owner.__module__}.{owner.__qualname__}.{node.attr}")
+    if isinstance(node, ast.Attribute) and value is None:
+        # Of something that is made as the function runs; these names are only of files.
+        names.append(f"….{node.attr}")  # guard: check-finds-files-read
     module = getattr(value, "__module__", None) or type(getattr(value, "__self__", None)).__module__
+    module = "io" if module == "_io" else module  # What `open` says of itself from Python 3.13 on.
     name = getattr(value, "__qualname__", None)
     return [*names, f"{module}.{name}"] if name else names
 

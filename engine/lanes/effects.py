@@ -15,13 +15,15 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from engine import telemetry
+from engine.children import rules as children
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
-from engine.episodes.breakers.store import EpisodeContext
+from engine.episodes.breakers.store import Breakers
 from engine.episodes.episode import CancelEpisode, Status, decide, expiry, fold
 from engine.episodes.service_level import labels_of, outcome_of, times_of
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Lane
+from engine.runtime.context import ActorContext
 from engine.runtime.gather import gather_bounded
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Store, only_newest, read_up_to
@@ -53,7 +55,8 @@ NO_PLACE: Final = no_place("others got its place")
 class LaneEffects:
     """Carries out the commits of one actor's lane, on one node."""
 
-    context: EpisodeContext
+    context: ActorContext
+    breakers: Breakers
     traces: dict[str, str] = field(default_factory=dict)
     """Episode → `traceparent` of its cause, for those that wait since this node placed them."""
 
@@ -140,7 +143,13 @@ class LaneEffects:
         (finished,) = changed.events
         if finished.service_level is not None:
             telemetry.service_levels.add(1, labels_of(opened, finished.service_level))
-        return await self.context.breakers.record_end(opened, finished, seq=changed.after.version)
+        return await self.breakers.record_end(opened, finished, seq=changed.after.version)
+
+    async def tell_parent(self, dropped: EpisodeOpened, why: str) -> None:
+        """End a child that gets no place and is not open: its parent waits for its end."""
+        if children.parent_of(dropped) is not None:  # guard: dropped-child-told
+            life = children.unopened(dropped, SHED, why)
+            await opening.end_unopened(self.context.ports, life, at=self.context.clock.now())
 
     async def newest(self, episode_id: str) -> Recorded | None:
         """Return an episode's newest commit; None if there is none that this version can read."""
@@ -205,7 +214,7 @@ class LaneEffects:
         except UnreadableEvent:
             return
         if opened is not None:
-            await self.context.breakers.record_end(opened, finished, seq=newest.seq)
+            await self.breakers.record_end(opened, finished, seq=newest.seq)
 
 
 def _newest_of(records: Sequence[Recorded]) -> Recorded | None:

@@ -36,7 +36,7 @@ from engine.app.actor import CLUSTER_EPISODES_MAX, QUEUE_MAX, Overflow
 from engine.episodes.episode import ENDED, WAITING
 from engine.episodes.episode import fold as fold_episode
 from engine.episodes.open import untouched
-from engine.waits.wait import is_answered
+from engine.waits.wait import block_in, is_answered
 from streams.json import raw
 from streams.model.events import EpisodeOpened, LaneEvent, LaneKept, LaneMoved
 from streams.model.lanes import Ticket
@@ -366,7 +366,11 @@ def waits(newest: Recorded | None) -> bool:
 
 def needs_no_turn(newest: Recorded | None) -> bool:
     """Return whether an episode has ended or waits for something else."""
-    return newest is not None and fold_episode((newest,)).status in {*ENDED, *WAITING}
+    if newest is None:
+        return False
+    # guard: parent-between-children-no-turn
+    has_more_children = block_in(newest) is not None
+    return has_more_children or fold_episode((newest,)).status in {*ENDED, *WAITING}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from engine import telemetry
 from engine.cluster import nodes as cluster_nodes
 from engine.cluster.members import Membership
 from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes.breakers.store import EpisodeContext
+from engine.episodes.breakers.store import Breakers
 from engine.episodes.events import OVERFLOW
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects, no_place
@@ -37,8 +37,8 @@ from engine.lanes.intake import (
 from engine.lanes.lane import EMPTY, Lane, LaneInputs, Limits, capacity_of
 from engine.lanes.place import RoundDecision, RoundPlanner
 from engine.lanes.store import LaneStore, read_lane
-from engine.outputs.pool import OutputContext
 from engine.runtime.consumer import WAIT_S, Service
+from engine.runtime.context import ActorContext
 from engine.runtime.leases import BEATS_PER_TTL, Held
 from engine.runtime.permits import Permit
 from engine.runtime.tasks import wait_first, wait_set
@@ -88,7 +88,7 @@ log = structlog.get_logger("vigil.lanes")
 class Term:
     """The time in which a node schedules, from reading the lane to giving way."""
 
-    context: EpisodeContext
+    context: ActorContext
     evaluator: TriggerEvaluator
     queues: EventQueues
     dead_letters: DeadLetterWriter
@@ -114,7 +114,7 @@ class Term:
     def __post_init__(self) -> None:
         context = self.context
         self._store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
-        self._effects = LaneEffects(context)
+        self._effects = LaneEffects(context, self.evaluator.breakers)
         self._planner = RoundPlanner(self.evaluator, self.dead_letters, self._effects)
         self._input = LaneInput(
             evaluator=self.evaluator,
@@ -224,6 +224,10 @@ class Term:
         for moved in decision.moves:
             dropped = [openings[episode_id] for episode_id in moved.dropped]
             again = [openings[each] for each in moved.dropped if asked[each].is_repeat]
+            # guard: dropped-child-told-first
+            for each in dropped:
+                if each.holds_subject:  # Giving that back would end it for its overlap.
+                    await self._effects.tell_parent(each, moved.dropped[each.episode_id])
             # guard: dropped-restores-cooldown
             await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))
             await self._ask_later(again)  # guard: new-lane-holder-asks-again
@@ -254,9 +258,9 @@ class Term:
                 if decision.is_open.get(episode_id):
                     await self._effects.cancel(episode_id, no_place(why))
                 else:
-                    self.evaluator.note_overflow(
-                        openings[episode_id], self._room_of(self._store.lane)
-                    )
+                    dropped = openings[episode_id]
+                    await self._effects.tell_parent(dropped, why)
+                    self.evaluator.note_overflow(dropped, self._room_of(self._store.lane))
             for ticket in before.waiting if moved.shed else ():
                 if ticket.episode_id in moved.shed:
                     self._count_overflow(ticket.expectation_id)
@@ -335,7 +339,8 @@ class Term:
 class LaneScheduler:
     """The scheduler of one actor on one node: it schedules, or stands by."""
 
-    context: OutputContext
+    context: ActorContext
+    breakers: Breakers
     members: Membership
     takes_causes: bool
     """Whether it takes what wakes the actor. One that does not gives way to one that does."""
@@ -343,7 +348,7 @@ class LaneScheduler:
     """Set once whatever is published is evaluated, here or elsewhere."""
 
     def __post_init__(self) -> None:
-        self._evaluator = TriggerEvaluator(self.context)
+        self._evaluator = TriggerEvaluator(self.context, self.breakers)
         self._queues = EventQueues(self.context)
         self._key = lane_claim(self.context.actor.id)
         self._withdrawn = self._permit.withdrawn
@@ -445,7 +450,7 @@ class LaneScheduler:
             context=self.context,
             evaluator=self._evaluator,
             queues=self._queues,
-            dead_letters=self.context.dead_letters,
+            dead_letters=DeadLetterWriter(self.context.ports, self.context.clock),
             members=self.members,
             takes_causes=self.takes_causes,
             over=over,
@@ -508,7 +513,8 @@ class LaneCloser:
     nodes run it for a paused actor, too: its waiting episodes would be stuck otherwise.
     """
 
-    context: EpisodeContext
+    context: ActorContext
+    breakers: Breakers
 
     async def run(self) -> None:
         """Close the lane unless it is closed, then wait until the permit is withdrawn."""
@@ -550,7 +556,7 @@ class LaneCloser:
 
     async def _complete(self, store: LaneStore) -> None:
         if store.newest is not None:
-            await LaneEffects(self.context).complete(store.newest, store.lane)
+            await LaneEffects(self.context, self.breakers).complete(store.newest, store.lane)
 
 
 def _nothing() -> None:
@@ -562,14 +568,14 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-def services_for(context: OutputContext, members: Membership) -> list[Service]:
+def services_for(context: ActorContext, breakers: Breakers, members: Membership) -> list[Service]:
     """Return what schedules one actor's lane; what closes it if its episodes take no turns."""
     if not context.is_laned:
         # guard: limitless-lane-drains-paused
-        closer = Service(LaneCloser(context).run, context.permits.runs)
+        closer = Service(LaneCloser(context, breakers).run, context.permits.runs)
         closer.is_open.set()  # Nothing depends on it.
         return [] if context.is_fallback else [closer]
-    going_on = LaneScheduler(context, members, takes_causes=False).service()
+    going_on = LaneScheduler(context, breakers, members, takes_causes=False).service()
     if context.is_fallback:
         return [going_on]  # guard: openless-lane-gets-turn
-    return [LaneScheduler(context, members, takes_causes=True).service(), going_on]
+    return [LaneScheduler(context, breakers, members, takes_causes=True).service(), going_on]

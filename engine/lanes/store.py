@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from engine.episodes.breakers.store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import EMPTY, Lane
+from engine.runtime.context import ActorContext
 from engine.runtime.store import Loaded, Store, all_of_it, append_events
 from streams.clock import Clock
 from streams.errors import VersionConflict
@@ -61,7 +61,7 @@ class LaneStore:
             self.lane = lane_rules.evolve(self.lane, event, version=self.version)
 
 
-async def read_lane(context: EpisodeContext) -> LaneStore:
+async def read_lane(context: ActorContext) -> LaneStore:
     """Return the lane of an actor as the journal has it."""
     store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
     await store.read()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import count, repeat
 from typing import Final
 
@@ -15,14 +17,14 @@ import structlog
 from engine import telemetry
 from engine.app.app import App, absent_from, on_stack
 from engine.app.tools import ENGINE
+from engine.cluster.announce import node_started, node_stopped
 from engine.cluster.members import Heartbeat, Membership
 from engine.cluster.mode_watch import ModeWatcher
-from engine.cluster.modes import NodeMode
 from engine.definitions.loader import DefinitionLoader
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
+from engine.episodes.attempt import Attempt, RunningEpisodes
 from engine.episodes.breakers.store import BreakerWatcher
-from engine.episodes.cancel import RunningEpisodes
 from engine.execution.cancel import CancelWatcher
 from engine.execution.steps import PublishTool
 from engine.execution.suspects import run_suspect
@@ -37,13 +39,16 @@ from engine.runtime.context import NodeContext
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
+from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks, wait_first
 from engine.usercode.tool_calls import ToolCalls
 from engine.waits import signals as waits
+from engine.waits.unpark import ParkedWatcher
 from streams.clock import Clock, SystemClock
-from streams.errors import Incompatible, Unavailable
+from streams.errors import Incompatible, StreamError, Unavailable
 from streams.model.losses import LogLost
+from streams.model.modes import NodeMode
 from streams.model.refusals import Refusal
 from streams.ports.all import Ports
 from streams.ports.refusals import KEPT_MAX
@@ -52,9 +57,23 @@ from streams.tokens import name as checked_name
 GRACE_S: Final = 30.0
 """How long a stopping node waits for its episodes to reach a barrier."""
 
+TELL_AFTER_S: Final = 0.5
+"""A stopping node that has not stopped by then says what it waits for, in seconds."""
+
+UNTIL: Final = "%H:%M:%S UTC"
+
+TOLD_MAX: Final = 5
+"""Most episodes that it names."""
+
+ID_CHARS: Final = 8
+"""As many of an episode's id as lists show."""
+
 DRAIN_S: Final = 5.0
 """Longest wait of a stopping node for its last public events; another node publishes the rest. And
 for its last refusals."""
+
+FAREWELL_S: Final = 1.0
+"""Longest that a stopping node tries to tell that it has stopped, in seconds."""
 
 RESTART_S: Final = 0.2
 """First pause before a failed task is started again, in seconds; doubles each time."""
@@ -80,6 +99,7 @@ class Node:
         mode: NodeMode = NodeMode.FULL,
         never_wakes: bool = False,
         reacts: bool = True,
+        announces: bool = True,
         version: str = "",
         isolation: Isolation | None = None,
     ) -> None:
@@ -91,6 +111,7 @@ class Node:
             mode: whether it wakes actors and runs episodes, unless the registry says otherwise.
             never_wakes: whether it only runs what other nodes have opened.
             reacts: whether it may lead in publishing public events.
+            announces: whether `node.started` and `node.stopped` tell of it.
             version: of what runs here, for people.
             isolation: where episodes run that the next crash would end; None: here, as all others.
         """
@@ -98,6 +119,7 @@ class Node:
         self._ports, self._grace_s, self._version = ports, grace_s, version
         self._clock = clock or SystemClock()
         self._isolation, self._stopping = isolation, asyncio.Event()
+        self._announces, self._was_announced, self._stop_reason = announces, False, ""
         self._lost: LogLost | None = None
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
         self._catalog = Catalog(in_code(app))
@@ -124,8 +146,12 @@ class Node:
             for stream, partition in (followed(ports.stack) if reacts else ())
         ]
 
-    def stop(self) -> None:
-        """Take no more work, hand over what runs at its next barrier, and let `run` return."""
+    def stop(self, *, reason: str = "") -> None:
+        """Take no more work, hand over what runs at its next barrier, and let `run` return.
+
+        The `reason` of the first call that has one is told by `node.stopped`.
+        """
+        self._stop_reason = self._stop_reason or reason
         self._stopping.set()
         self._mode_watcher.end()
 
@@ -150,9 +176,12 @@ class Node:
         loader = DefinitionLoader(
             self._app, self._ports, self._revisions, self._clock, supervisor.apply
         )
-        helping = [*self._helpers(node_context, supervisor), loader.follow, heartbeat.beat]
+        helping: list[Callable[[], Awaitable[None]]] = [
+            *self._helpers(node_context, supervisor),
+            *(loader.follow, heartbeat.beat, partial(self._watch_parked, loader, supervisor)),
+        ]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
-        helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor)))
+        helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor, heartbeat)))
         reacting = [
             asyncio.create_task(self._react(each, heartbeat.is_listed)) for each in self._reactors
         ]
@@ -165,16 +194,39 @@ class Node:
             log.info("node stopping", node=self.name)
             finishing = asyncio.create_task(_finish(servers, tasks))
             helpers.append(finishing)
-            _, late = await asyncio.wait([finishing], timeout=self._grace_s)
+            is_clean = await self._wait_finished(finishing)
             await self._drain(reacting)
         finally:
             await _cancel(helpers)
             await servers.cut_off()
             await tasks.cut_off()
             await self._adapters.close()
-        await heartbeat.leave()
-        log.info("node down", node=self.name, clean=not late)
-        return not late
+        await self._leave(heartbeat, is_clean=is_clean)
+        log.info("node down", node=self.name, clean=is_clean)
+        return is_clean
+
+    async def _wait_finished(self, finishing: asyncio.Task[None]) -> bool:
+        """Wait for all that was taken, and say so if it takes long; return whether it is done."""
+        told_s = min(TELL_AFTER_S, self._grace_s)
+        await asyncio.wait([finishing], timeout=told_s)
+        if not finishing.done() and (left_s := self._grace_s - told_s) > 0:
+            self._tell_what_runs(until=self._clock.now() + timedelta(seconds=left_s))
+            await asyncio.wait([finishing], timeout=left_s)
+        return finishing.done()
+
+    def _tell_what_runs(self, *, until: datetime) -> None:
+        """Say what a stopping node waits for, and until when."""
+        running = self._running.attempts
+        waits_for = [_shown(each) for each in running[:TOLD_MAX]]
+        if more := len(running) - len(waits_for):
+            waits_for.append(f"{more} more")
+        log.info(
+            "waits for what runs to reach the end of its step",
+            most_s=self._grace_s,
+            until=until.strftime(UNTIL),
+            waits_for=waits_for or ["messages that are being handled"],
+            do="stop it again (Ctrl-C), and it ends now",
+        )
 
     async def run_alone(self, actor_id: str, episode_id: str, fenced: asyncio.Event) -> bool:
         """Run one episode and nothing else, until it ends, has to wait, or `stop`.
@@ -198,8 +250,8 @@ class Node:
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         try:
             await self._wait_looked(loader)
-            context = supervisor.context_of(actor_id)
-            return context is not None and await run_suspect(context, episode_id, fenced)
+            parts = supervisor.parts_of(actor_id)
+            return parts is not None and await run_suspect(parts, episode_id, fenced)
         finally:
             await _cancel(helpers)
             await tasks.cut_off()
@@ -239,8 +291,10 @@ class Node:
         await loader.has_looked.wait()  # guard: up-once-defined
         await self._mode_watcher.has_looked.wait()
 
-    async def _say_when_up(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
-        """Log that the node is up, once all queues that it may open are."""
+    async def _say_when_up(
+        self, loader: DefinitionLoader, supervisor: ActorSupervisor, heartbeat: Heartbeat
+    ) -> None:
+        """Log and tell that the node is up, once all queues that it may open are."""
         await self._wait_looked(loader)
         await supervisor.wait_open()
         if not self._stopping.is_set():
@@ -248,6 +302,30 @@ class Node:
             stack, mode = self._ports.stack.name, self._mode_watcher.mode
             log.info("node up", node=self.name, actors=actors, stack_name=stack, mode=mode)
             self._say_what_lacks()
+            if self._announces:
+                await heartbeat.is_listed.wait()
+                await self._keep_going(partial(self._announce, heartbeat))
+
+    async def _announce(self, heartbeat: Heartbeat) -> None:
+        self._was_announced = True
+        await self._tell(node_started(heartbeat.info(), self._catalog.actors))
+
+    async def _leave(self, heartbeat: Heartbeat, *, is_clean: bool) -> None:
+        """Be listed no more; tell that the node has stopped if it was told that it is up."""
+        await heartbeat.leave()
+        if not self._was_announced:  # guard: unannounced-stops-untold
+            return
+        reason, now = self._stop_reason, self._clock.now()
+        actors, info = self._catalog.actors, heartbeat.info()
+        told = node_stopped(info, actors, at=now, reason=reason, is_clean=is_clean)
+        try:
+            async with self._clock.timeout(FAREWELL_S):
+                await self._tell(told)
+        except (TimeoutError, StreamError) as error:
+            log.warning("nobody was told that the node stopped", why=str(error))
+
+    async def _tell(self, event: PublicEvent) -> None:
+        await EventPublisher(self._ports.domain_events).publish([event])
 
     def _say_what_lacks(self) -> None:
         if self._absent.actors:
@@ -256,6 +334,11 @@ class Node:
         if not self._catalog.actors:
             do = "apply one, with vigil actors apply; or name this stack in the actors' stacks"
             log.info("no actor yet: waiting for definitions", node=self.name, do=do)
+
+    async def _watch_parked(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
+        """Have parked episodes go on, once it is known which code is here."""
+        await self._wait_looked(loader)
+        await ParkedWatcher(self._ports, supervisor.context_of).follow()
 
     def _parts(self, node_context: NodeContext) -> NodeParts:
         return NodeParts(
@@ -368,6 +451,13 @@ class Node:
                 await self._stopping.wait()
         except TimeoutError:
             return
+
+
+def _shown(attempt: Attempt) -> str:
+    opened = attempt.opened
+    episode = f"{opened.actor_id}/{opened.expectation_id} {opened.episode_id[:ID_CHARS]}"
+    calls = ", ".join(attempt.calling)
+    return f"{episode}, in {calls}" if calls else episode
 
 
 async def _finish(servers: NodeTasks, tasks: NodeTasks) -> None:

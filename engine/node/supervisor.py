@@ -22,15 +22,16 @@ from engine.app.workflow_plan import Starter
 from engine.cluster import nodes
 from engine.cluster.members import Membership
 from engine.cluster.mode_watch import ModeWatcher
+from engine.episodes.attempt import RunningEpisodes
 from engine.episodes.breakers.store import Breakers
-from engine.episodes.cancel import RunningEpisodes
 from engine.execution import commands as execution
+from engine.execution.parts import ActorParts
 from engine.findings.index import FindingIndex
 from engine.lanes import scheduler as lanes
-from engine.outputs.pool import AdapterPool, OutputContext
+from engine.outputs.pool import AdapterPool
 from engine.runtime.catalog import Catalog, CatalogContents
 from engine.runtime.consumer import Service
-from engine.runtime.context import NodeContext
+from engine.runtime.context import ActorContext, NodeContext
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import wait_first
 from engine.triggers.admit import Admission
@@ -46,22 +47,25 @@ Open: TypeAlias = Callable[[Service], None]
 log = structlog.get_logger("vigil.supervisor")
 
 
-def services_for(context: OutputContext, members: Membership) -> list[Service]:
+def services_for(parts: ActorParts, members: Membership) -> list[Service]:
     """Return all services of one actor or workflow on one node: what wakes it, and what runs it."""
+    context = parts.context
     if isinstance(context.actor, Starter):
-        return [*_waking(context), *workflows.services_for(context, context.actor.workflow)]
+        return [*_waking(parts), *workflows.services_for(context, context.actor.workflow)]
     return [
-        *_waking(context),
-        *lanes.services_for(context, members),
-        *execution.services_for(context),
+        *_waking(parts),
+        *lanes.services_for(context, parts.breakers, members),
+        *execution.services_for(parts),
     ]
 
 
-def _waking(context: OutputContext) -> list[Service]:
+def _waking(parts: ActorParts) -> list[Service]:
     """Return what wakes one actor; nothing if it has a lane, whose scheduler does that."""
+    context = parts.context
     if context.is_laned:
         return []
-    permits, admission = context.permits, Admission(context, TriggerEvaluator(context))
+    permits = context.permits
+    admission = Admission(parts, TriggerEvaluator(context, parts.breakers))
     due = partial(TimerConsumer, admission, TimerRouter(admission.evaluator))
     if context.is_fallback:
         return [due(takes_causes=False).service(permits.runs)]  # guard: beginless-due-happens
@@ -92,7 +96,7 @@ class NodeParts:
 class ActorServices:
     """The services of one actor, until it is replaced."""
 
-    context: OutputContext
+    parts: ActorParts
     services: Sequence[Service]
 
 
@@ -122,13 +126,18 @@ class ActorSupervisor:
         self._node_context.catalog.become(contents)
         for actor in wanted.values():
             served = self._served.get(actor.id)
-            if served is None or served.context.actor is not actor:
+            if served is None or served.parts.context.actor is not actor:
                 self._fill(actor)
 
-    def context_of(self, actor_id: str) -> OutputContext | None:
-        """Return the context of an actor; None: the node has none of that name."""
+    def parts_of(self, actor_id: str) -> ActorParts | None:
+        """Return the parts of an actor; None: the node has none of that name."""
         served = self._served.get(actor_id)
-        return served.context if served is not None else None
+        return served.parts if served is not None else None
+
+    def context_of(self, actor_id: str) -> ActorContext | None:
+        """Return the context of an actor; None: the node has none of that name."""
+        parts = self.parts_of(actor_id)
+        return parts.context if parts is not None else None
 
     def call(self, fallbacks: frozenset[str]) -> None:
         """Let these fallbacks serve from now on, and no others."""
@@ -136,7 +145,7 @@ class ActorSupervisor:
         catalog.call(fallbacks)
         for actor_id in catalog.fallbacks:
             # guard: unable-leaves-to-able
-            self._served[actor_id].context.permits.runs.hold(on=catalog.rests(actor_id))
+            self._served[actor_id].parts.context.permits.runs.hold(on=catalog.rests(actor_id))
 
     async def wait_open(self) -> None:
         """Wait until all queues are open that may be now."""
@@ -145,12 +154,15 @@ class ActorSupervisor:
 
     def _fill(self, actor: Actor) -> None:
         if before := self._served.get(actor.id):
-            before.context.permits.end()  # guard: replaced-takes-no-work
-        context = self._context(actor)
+            before.parts.context.permits.end()  # guard: replaced-takes-no-work
+        parts = self._parts(actor)
+        context = parts.context
         # guard: unable-waits-to-know
         context.permits.runs.hold(on=self._node_context.catalog.rests(actor.id))
-        services = services_for(context, self._node_parts.members)
-        served = self._served[actor.id] = ActorServices(context, services)
+        # It is found out before there is an episode, since that takes a moment.
+        log.debug("serving", actor=actor.id, codes=context.codes)
+        services = services_for(parts, self._node_parts.members)
+        served = self._served[actor.id] = ActorServices(parts, services)
         for service in services:
             self._open(service)
         if not context.is_fallback:
@@ -158,16 +170,16 @@ class ActorSupervisor:
 
     async def _note_when_ready(self, served: ActorServices) -> None:
         """Note that an actor sees what is published, once it does, unless it goes before."""
-        runs = served.context.permits.runs
+        runs = served.parts.context.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
         await wait_first(self._node_parts.mode_watcher.has_looked.wait(), runs.wait_given())
         for service in served.services:  # guard: running-told-once-open
             await service.wait_open()
         if not runs.is_over:
-            self._node_context.catalog.note_ready(served.context.actor)
+            self._node_context.catalog.note_ready(served.parts.context.actor)
 
     def _clear(self, actor_id: str) -> None:
-        self._served.pop(actor_id).context.permits.end()
+        self._served.pop(actor_id).parts.context.permits.end()
         del self.breakers[actor_id]
         self._node_context.tasks.start(self._forget(actor_id))
 
@@ -179,20 +191,23 @@ class ActorSupervisor:
             del self._slots[actor_id]
             self._node_parts.mode_watcher.forget(actor_id)
 
-    def _context(self, actor: Actor) -> OutputContext:
+    def _parts(self, actor: Actor) -> ActorParts:
         permits = self._node_parts.mode_watcher.learn(actor.id)
-        return OutputContext(
+        context = ActorContext(
             **vars(self._node_context),
             actor=actor,
             is_laned=actor.is_laned,
             is_fallback=actor.id in self._node_context.catalog.closed,
             permits=permits.branch(),
             may_go_on=permits.runs,
+            slots=self._room(actor),
+        )
+        return ActorParts(
+            context=context,
             running=self._node_parts.running,
             breakers=self._breakers(actor),
             adapters=self._node_parts.adapters,
             finding_index=self._node_parts.finding_index,
-            slots=self._room(actor),
         )
 
     def _breakers(self, actor: Actor) -> Breakers:

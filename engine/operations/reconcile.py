@@ -250,6 +250,11 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     """How many repairs are left for another run."""
 
     @property
+    def overtaken(self) -> int:
+        """How many others have changed meanwhile."""
+        return sum(each.outcome is Outcome.OVERTAKEN for each in self.steps)
+
+    @property
     def counts(self) -> Mapping[str, int]:
         """Kind of repair → how many were made, or would be in a dry run."""
         took = (Outcome.DONE, Outcome.PLANNED)

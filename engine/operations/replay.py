@@ -16,6 +16,7 @@ readable as long as journals of its age. It contains results unredacted: protect
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +25,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.actions import Action, Converge, Done, Step, ToolCall, fingerprint
+from engine.app.actions import Action, Converge, Done, StartEpisode, Step, ToolCall, fingerprint
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.context import Findings
@@ -45,6 +46,7 @@ from streams.errors import BadName, UnreadableEvent
 from streams.json import UNDECODABLE
 from streams.model.events import (
     CheckpointSaved,
+    EpisodeBlocked,
     EpisodeConverged,
     EpisodeEvent,
     EpisodeOpened,
@@ -106,6 +108,8 @@ class Replayed:
     """What the strategy asks for next; None if it fails there, as the history does."""
     place: str = ""
     """The line of a function that asks for it, if that is no record: `checks.py:12, in disk`."""
+    other_values: str = ""
+    """How the first call differs that a record with other values has answered; empty: none does."""
 
 
 _decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
@@ -164,7 +168,12 @@ def load(data: bytes) -> Sequence[Recorded]:
 
 
 async def replay(
-    records: Sequence[Recorded], app: App, *, defined: Iterable[Actor] = (), remedy: str = ""
+    records: Sequence[Recorded],
+    app: App,
+    *,
+    defined: Iterable[Actor] = (),
+    remedy: str = "",
+    is_strict: bool = False,
 ) -> Replayed:
     """Replay a recorded journal with today's strategy from its beginning, without side effects.
 
@@ -177,9 +186,12 @@ async def replay(
             the app's code win over them.
         remedy: what `NondeterministicReplay` tells people to do; by default, what to do about
             episodes of an earlier version of the code.
+        is_strict: whether the values of all calls must be the recorded ones, also where the
+            expectation is lenient.
 
     Raises:
-        NondeterministicReplay: the strategy asks for something other than what was recorded.
+        NondeterministicReplay: the strategy asks for something other than what was recorded; a
+            node would park the episode.
         EpisodeFailed: it fails where the history does not, or in another way.
         BadHistory: there is no such expectation, or the history has no episode.
     """
@@ -188,7 +200,8 @@ async def replay(
         raise BadHistory("it is of no episode: nothing in it was opened")
     stack = stack_of(records[0].subject)
     actors = {**{actor.id: actor for actor in defined}, **app.actors}  # guard: history-code-first
-    expectation = _expectation(episode.opened, actors)
+    expectation = _expectation(episode.opened, actors, is_strict=is_strict)
+    is_strict = expectation.replay == "strict"
     if not isinstance(expectation.strategy, Function):
         records = _whole(records)
     history, opened = history_of(records), episode.opened
@@ -201,10 +214,10 @@ async def replay(
     try:
         work = run.to_the_end(ctx, opened.trigger)
         ended = await turns.scope.run(work, name=f"replay of episode {opened.episode_id}")
-        asks = _asked_at_the_end(ended, episode)
+        asks = _asked_at_the_end(ended, episode, is_strict=is_strict)
     except _WentLive as live:
         _check_not_over(episode, asks=f"{live}")
-        _check_waits(episode, live.action)
+        _check_waits(episode, live.action, is_strict=is_strict)
         asks, place = live.action, live.place
     except EpisodeFailed as failed:
         if failed.error_class == NondeterministicReplay.error_class:
@@ -212,15 +225,22 @@ async def replay(
         if not (run.has_replayed and _failed_as(episode, failed)):
             raise
     steps = len(history.steps)
-    return Replayed(episode=episode, state=run.state, steps=steps, asks=asks, place=place)
+    return Replayed(
+        episode=episode,
+        state=run.state,
+        steps=steps,
+        asks=asks,
+        place=place,
+        other_values=run.other_values,
+    )
 
 
-def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
+def _asked_at_the_end(ended: object | Rest, episode: Episode, *, is_strict: bool) -> Action:
     """Return what a strategy asks for last; `NondeterministicReplay`: the journal has another."""
-    blocked = episode.blocked if episode.status is Status.BLOCKED else None
+    blocked = _waited(episode)
     if isinstance(ended, Rest):
         _check_not_over(episode, asks=recovery.kind_of(ended.action))
-        _check_waits(episode, ended.action)
+        _check_waits(episode, ended.action, is_strict=is_strict)
         return ended.action
     if blocked is not None:  # guard: replay-waits-as-recorded
         was = recovery.text_of_step(blocked)
@@ -233,10 +253,19 @@ def _asked_at_the_end(ended: object | Rest, episode: Episode) -> Action:
     return Converge() if has_ended else Done()
 
 
-def _check_waits(episode: Episode, action: Step) -> None:
+def _check_waits(episode: Episode, action: Step, *, is_strict: bool) -> None:
     """Raise `NondeterministicReplay` if an episode that waits is to do something else."""
-    if episode.status is Status.BLOCKED and episode.blocked is not None:
-        recovery.check_same(episode.blocked, asked=fingerprint(action), action=action)
+    blocked = _waited(episode)
+    if blocked is None or (blocked.for_children and isinstance(action, StartEpisode)):
+        return  # A child is announced, or recorded: both were compared.
+    recovery.check_same(blocked, asked=fingerprint(action), action=action, is_strict=is_strict)
+
+
+def _waited(episode: Episode) -> EpisodeBlocked | None:
+    """Return what the strategy of an episode waits for; None: for nothing, or it is parked."""
+    blocked = episode.blocked if episode.status is Status.BLOCKED else None
+    # guard: parked-no-own-wait
+    return blocked if blocked is not None and blocked.parked is None else None
 
 
 def _check_not_over(episode: Episode, *, asks: str) -> None:
@@ -303,6 +332,12 @@ class _ReplayTurns:
         del mark, path, also
         raise _WentLive(action)
 
+    def start_child(
+        self, action: StartEpisode, mark: str, *, path: str, group: str, begun: int
+    ) -> NoReturn:
+        del mark, path, group, begun
+        raise _WentLive(action)
+
     def time_out(self, action: Step, *, path: str) -> NoReturn:
         del path
         raise _WentLive(action)
@@ -317,7 +352,8 @@ class _ReplayTurns:
         """Note nothing: what is recorded at once, such as the time, is not checked."""
 
     def announced_at(self, path: str) -> StepAnnounced | None:
-        return next((each for each in self.episode.announced if each.path == path), None)
+        announced = (*self.episode.children.values(), *self.episode.announced)
+        return next((each for each in announced if each.path == path), None)
 
 
 def _has_converged(episode: Episode) -> bool:
@@ -346,7 +382,9 @@ def _whole(records: Iterable[Recorded]) -> list[Recorded]:
     return whole
 
 
-def _expectation(opened: EpisodeOpened, actors: Mapping[str, Actor]) -> Expectation:
+def _expectation(
+    opened: EpisodeOpened, actors: Mapping[str, Actor], *, is_strict: bool
+) -> Expectation:
     actor = actors.get(opened.actor_id)
     expectation = actor.expectations.get(opened.expectation_id) if actor else None
     if expectation is None:
@@ -354,7 +392,7 @@ def _expectation(opened: EpisodeOpened, actors: Mapping[str, Actor]) -> Expectat
             f"there is no expectation {opened.expectation_id!r} of an actor"
             f" {opened.actor_id!r}, which its episode is of"
         )
-    return expectation
+    return dataclasses.replace(expectation, replay="strict") if is_strict else expectation
 
 
 def _line(recorded: Recorded) -> _Line:

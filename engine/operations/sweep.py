@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from engine.app.workflow_plan import starter_id
+from engine.children.rules import awaited
 from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
 from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict
@@ -240,7 +241,9 @@ class EpisodeSweeper:
             episode, silent_s=self._silent_s(records), stale_after_s=self.stale_after_s
         )
         # guard: sweep-finds-unattended
-        if verdict is SweepVerdict.WAITING and not await self._is_forgotten(records, candidate):
+        if verdict is SweepVerdict.WAITING and not (
+            await self._is_forgotten(records, candidate) or await self._has_ended_child(episode)
+        ):
             return verdict
         if verdict not in (SweepVerdict.WAITING, SweepVerdict.RECOVERED):
             return verdict
@@ -268,6 +271,15 @@ class EpisodeSweeper:
         if block is not None and block.pending.next_wake(after=self.clock.now()) is None:
             return False
         return await ports.timers.pending(actor, ATTEND, id_) is None
+
+    async def _has_ended_child(self, episode: Episode) -> bool:
+        """Return whether an episode waits for a child that has ended: nobody has told it."""
+        for announced in awaited(episode).values():
+            assert announced.child is not None, "it announces a child"
+            newest = await self.ports.log.last(self.ports.stack.episode(announced.child.episode_id))
+            if _has_ended(newest):  # guard: sweep-finds-ended-child
+                return True
+        return False
 
     def _silent_s(self, records: Sequence[Recorded]) -> float:
         if not records:

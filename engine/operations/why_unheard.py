@@ -17,7 +17,7 @@ import msgspec
 
 from engine.app.workflow_plan import starter_id
 from engine.cluster.members import live_nodes
-from engine.cluster.modes import SWITCHES, NodeMode
+from engine.cluster.modes import SWITCHES
 from engine.cluster.nodes import ActorInfo, NodeInfo
 from engine.episodes.episode import ENDED, Episode, fold
 from engine.errors import Refused
@@ -26,6 +26,7 @@ from engine.validation import check_id
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events import EpisodeOpened
 from streams.model.events.definitions import DefinitionKind
+from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 
 NODES_SHOWN_MAX: Final = 5

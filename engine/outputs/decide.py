@@ -13,7 +13,6 @@ from engine.errors import OUTCOME_UNKNOWN, Refused
 from engine.outputs.output import Output, is_own, outcome_of
 from engine.waits.approval import end_in_words, problem_of_command
 from engine.waits.wait import block_in
-from streams.clock import SKEW_S
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import (
     OutputApproved,
@@ -216,20 +215,11 @@ def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
     return OutputCanceled(by=command.by, reason=command.reason, cancel_id=command.id)
 
 
-def check_is_said_since(output: Output, command: CancelOutput | Decide, *, at: datetime) -> None:
-    """Refuse a command that is older than the output's last failure."""
-    # Another node has handled it, though a frozen node may still have it. One of an older version
-    # names no round: clocks may differ by a minute, so commands of the minute before pass.
-    revived = output.revived_at
-    if command.round_no:  # guard: word-names-round
-        is_old = command.round_no != output.round_no
-    else:
-        # guard: word-before-failure-void
-        is_old = revived is not None and at < revived - timedelta(seconds=SKEW_S)
-    if is_old and revived is None:
-        raise Refused("it was proposed anew since")
-    if is_old:
-        raise Refused(f"it has failed since; it was tried again at {revived:%Y-%m-%d %H:%M:%S} UTC")
+def check_round(output: Output, command: CancelOutput | Decide) -> None:
+    """Refuse a command about an earlier round of the output."""
+    # Another node has handled it, though a frozen node may still have it.
+    if command.round_no != output.round_no:  # guard: word-names-round
+        raise Refused("it was proposed or tried again since; look at it, and say it again")
 
 
 def check_is_carried(newest: Recorded | None) -> None:

@@ -8,7 +8,7 @@ key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,8 +18,10 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import telemetry
-from engine.app.outputs import NO_ADAPTER, DeliveryFailed, OutputView, Retries, missing
+from engine.app.actions import Retries
+from engine.app.outputs import NO_ADAPTER, DeliveryFailed, OutputView, missing
 from engine.dead_letters.write import DeadLetterWriter
+from engine.episodes.attempt import Attempt, EpisodeClaim
 from engine.episodes.episode import CancelEpisode, Finish
 from engine.outputs.dead_letters import note_gone_on, write_failed
 from engine.outputs.decide import (
@@ -34,7 +36,7 @@ from engine.outputs.decide import (
 )
 from engine.outputs.keys import idempotency_key, proposal
 from engine.outputs.output import Output, is_own
-from engine.outputs.pool import OutputContext, PooledAdapter
+from engine.outputs.pool import AdapterPool, PooledAdapter
 from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
@@ -46,7 +48,6 @@ from streams.errors import Unavailable, VersionConflict
 from streams.json import unraw
 from streams.model.events import (
     EpisodeDeferred,
-    EpisodeOpened,
     OutputAttempted,
     OutputCanceled,
     OutputDelivered,
@@ -58,7 +59,6 @@ from streams.model.events import (
 )
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
-from streams.ports.log import START
 
 AttemptOutcome: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
 """The result of an attempt."""
@@ -218,8 +218,7 @@ class DeliveryAttempts:
     """Makes the attempts of one episode, on one node."""
 
     context: ActorContext
-    check_claim: Callable[[], None]
-    """Raises `LeaseLost` once the claim cannot be trusted any more."""
+    claim: EpisodeClaim
 
     async def propose(
         self, output_store: OutputStore, pooled: PooledAdapter | None, proposed: OutputProposed
@@ -244,7 +243,9 @@ class DeliveryAttempts:
             return None
         runs, throttle = self.context.may_go_on, pooled.throttle
         # Who has just come must not overtake all those who were sent away before.
-        is_soon = bool(output_store.since) or throttle.is_open_to_new(within_s=PLACE_S)
+        has_just_come = output_store.has_written
+        # guard: newcomer-overtakes-nobody
+        is_soon = not has_just_come or throttle.is_open_to_new(within_s=PLACE_S)
         has_place = (
             runs.is_given
             and is_soon
@@ -265,7 +266,7 @@ class DeliveryAttempts:
                 *first, OutputAttempted(attempt=number, node=self.context.node)
             )
             # No version can take a call back: a node that was frozen must not make it now.
-            self.check_claim()  # guard: no-adapter-under-lapsed-claim
+            self.claim.check()  # guard: no-adapter-under-lapsed-claim
             came = await make_attempt(
                 pooled,
                 output_store.output,
@@ -292,15 +293,11 @@ def _no_adapter(output: Output) -> OutputFailed:
 class OutputDelivery:
     """Delivers the outputs of one episode, on one node."""
 
-    context: OutputContext
-    opened: EpisodeOpened
+    context: ActorContext
+    adapters: AdapterPool
+    attempt: Attempt
     writer_id: str
     """Unique for ever: ids of commits begin with it."""
-    check_claim: Callable[[], None]
-    """Raises `LeaseLost` once the claim cannot be trusted any more."""
-    called_at: datetime | None = None
-    """When this node was called because something may be due, by the server's clock. By a slower
-    clock nothing would be due, and the node would be called again at once, over and over."""
 
     async def carry(
         self, key: str, intent: OutputIntent | None, *, is_new: bool = False
@@ -372,17 +369,17 @@ class OutputDelivery:
 
     @property
     def _forgone(self) -> OutputForgone:
-        return OutputForgone(episode_id=self.opened.episode_id)
+        return OutputForgone(episode_id=self.attempt.opened.episode_id)
 
     @property
     def _attempts(self) -> DeliveryAttempts:
-        return DeliveryAttempts(self.context, self.check_claim)
+        return DeliveryAttempts(self.context, self.attempt.claim)
 
     def _proposal(
         self, output_store: OutputStore, intent: OutputIntent, move: Propose
     ) -> OutputProposed:
         now, number = self.context.clock.now(), move.proposal_no
-        return proposal(intent, output_store.key, self.opened, proposal_no=number, at=now)
+        return proposal(intent, output_store.key, self.attempt.opened, proposal_no=number, at=now)
 
     def _output_store(self, key: str) -> OutputStore:
         mark = idempotency_key(self.context.ports.stack.name, key)
@@ -391,27 +388,30 @@ class OutputDelivery:
         )
 
     def _is_ours(self, output: Output) -> bool:
-        return is_own(output, episode_id=self.opened.episode_id)
+        return is_own(output, episode_id=self.attempt.opened.episode_id)
 
     def _next(self, output_store: OutputStore, retries: Retries) -> Move:
         return next_move(
             output_store.output,
             output_store.key,
-            episode_id=self.opened.episode_id,
+            episode_id=self.attempt.opened.episode_id,
             attempts_max=retries.attempts_max,
             at=self._now(),
         )
 
     def _now(self) -> datetime:
         now = self.context.clock.now()
+        called_at = self.attempt.called_at
+        # By a slower clock nothing would be due, and the node would be called again at once, over
+        # and over.
         # guard: due-by-server-clock
-        return now if self.called_at is None else max(now, self.called_at)
+        return now if called_at is None else max(now, called_at)
 
     async def _move_on(
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later:
         for _ in range(MOVES_MAX):
-            self.check_claim()
+            self.attempt.claim.check()
             done = await self._move(output_store, intent)
             if done is not None:
                 return done
@@ -442,14 +442,14 @@ class OutputDelivery:
 
     def _pooled(self, output: Output, intent: OutputIntent | None) -> PooledAdapter | None:
         said = output.proposed if self._is_ours(output) else intent
-        return self.context.adapters.of(said.adapter) if said else None
+        return self.adapters.of(said.adapter) if said else None
 
     async def _write_dead_letter(self, output_store: OutputStore) -> None:
         """Write a dead letter for what has failed for good; safe to repeat."""
         output = output_store.output
         if not self._is_ours(output):
             # Another episode may have proposed it again since this proposal failed.
-            proposal = output_store.proposal_of(self.opened.episode_id)
+            proposal = output_store.proposal_of(self.attempt.opened.episode_id)
             if proposal is None:
                 return
             output = proposal.output  # guard: failure-letter-despite-proposal
@@ -469,12 +469,12 @@ class OutputDelivery:
 
     def _note_settled(self, output_store: OutputStore, outcome: OutputOutcome) -> None:
         """Free the output's place in line, and count its outcome if this node has written it."""
-        proposal = output_store.proposal_of(self.opened.episode_id)
+        proposal = output_store.proposal_of(self.attempt.opened.episode_id)
         adapter = proposal.proposed.adapter if proposal else ""
-        pooled = self.context.adapters.of(adapter) if proposal else None
+        pooled = self.adapters.of(adapter) if proposal else None
         if pooled is not None:
             pooled.throttle.forget(output_store.key)  # guard: settled-blocks-nobody
-        if output_store.version > (output_store.since or START):
+        if output_store.has_written:  # guard: settled-counted-by-writer
             telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
 
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from engine.app.outputs import Retries
+from engine.app.actions import Retries
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import events as episode_events
 from engine.episodes.episode import ENDED, Episode, Status
@@ -30,7 +30,7 @@ from engine.outputs.decide import (
     answered,
     called_off,
     check_is_carried,
-    check_is_said_since,
+    check_round,
     expired,
     has_expired,
     next_move,
@@ -39,7 +39,7 @@ from engine.outputs.decide import (
 from engine.outputs.events import output_reminder
 from engine.outputs.keys import wanted
 from engine.outputs.output import Output, is_own
-from engine.outputs.pool import OutputContext
+from engine.outputs.pool import AdapterPool
 from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
@@ -71,7 +71,7 @@ class OutputCommands:
         """Record a decision; return whether there is one: this one, or that time is up."""
 
         def ruled(output: Output) -> OutputEvent | None:
-            check_is_said_since(output, command, at=at)  # guard: refused-decision-not-revived
+            check_round(output, command)  # guard: refused-decision-not-revived
             return answered(output, command, at=at)
 
         def late(output: Output) -> OutputEvent | None:
@@ -95,11 +95,11 @@ class OutputCommands:
         await note_gone_on(self.context.ports, self.context.clock, output_store.history)
         return True
 
-    async def cancel(self, command: CancelOutput, *, at: datetime) -> bool | None:
+    async def cancel(self, command: CancelOutput) -> bool | None:
         """Record a cancellation; return whether there is one; None: an attempt is running."""
 
         def ruled(output: Output) -> OutputEvent | None:
-            check_is_said_since(output, command, at=at)  # guard: refused-cancel-not-revived
+            check_round(output, command)  # guard: refused-cancel-not-revived
             canceled = called_off(output, command)
             return None if output.is_attempted else canceled  # guard: running-attempt-not-cancelled
 
@@ -133,7 +133,8 @@ class OutputCommands:
 class OutputCheck:
     """Checks the outputs of an episode that no node has."""
 
-    context: OutputContext
+    context: ActorContext
+    adapters: AdapterPool
     opened: EpisodeOpened
     episode: Episode
     at: datetime
@@ -150,7 +151,7 @@ class OutputCheck:
         if any(each is True for each in found):
             return True
         if times:
-            self.context.adapters.line_up(keys, self.opened)  # guard: vain-comer-stays-in-line
+            self.adapters.line_up(keys, self.opened)  # guard: vain-comer-stays-in-line
         return False
 
     def _keys(self) -> Sequence[str]:
@@ -200,7 +201,7 @@ class OutputCheck:
         # To take the episode over only to find that its route has no slot would cost two commits
         # each time.
         proposed = output_store.output.proposed
-        pooled = self.context.adapters.of(proposed.adapter) if proposed else None
+        pooled = self.adapters.of(proposed.adapter) if proposed else None
         is_open = pooled is None or pooled.throttle.is_open(output_store.key, within_s=PLACE_S)
         if pooled is None or is_open or not isinstance(move, TryDelivery):
             return 0.0
@@ -233,7 +234,8 @@ def is_about_outputs(command: Command, episode: Episode) -> bool:
 class OutputHandler:
     """Handles commands about outputs for one actor, on one node."""
 
-    context: OutputContext
+    context: ActorContext
+    adapters: AdapterPool
 
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
@@ -247,7 +249,7 @@ class OutputHandler:
             case RetryOutput():
                 has_effect = await commands.retry(command, records[-1])
             case CancelOutput():
-                has_effect = await commands.cancel(command, at=delivery.at)
+                has_effect = await commands.cancel(command)
             case Decide():
                 has_effect = await commands.decide(command, at=delivery.at)
             case _:
@@ -261,7 +263,7 @@ class OutputHandler:
 
     def _check(self, episode: Episode, delivery: Incoming) -> OutputCheck:
         assert episode.opened is not None, "an episode that was opened"
-        return OutputCheck(self.context, episode.opened, episode, at=delivery.at)
+        return OutputCheck(self.context, self.adapters, episode.opened, episode, at=delivery.at)
 
     async def _have_carried(
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]

@@ -95,8 +95,6 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     retries: int = 0
     """How often a person retried it."""
-    revived_at: datetime | None = None
-    """When a person last retried it after a failure."""
     round_no: int = 0
     """How often it was proposed, by whomever, or retried after a failure: what is said about one
     round holds for no other."""
@@ -196,8 +194,7 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
         attempts_before=output.attempts if has_failed else output.attempts_before,
         retry_at=None,
         retries=output.retries + 1,
-        revived_at=at if has_failed else output.revived_at,  # guard: put-off-still-cancellable
-        round_no=output.round_no + has_failed,  # guard: retry-begins-round
+        round_no=output.round_no + (1 if has_failed else 0),  # guard: retry-begins-round
         retry_ids=(*output.retry_ids, event.retry_id)[-RETRY_IDS_MAX:],
         failed=None,
     )

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from engine.app.outputs import DeliveryFailed, OutputView, Route
-from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes.breakers.store import EpisodeContext
 from engine.episodes.open import call_by
-from engine.findings.index import FindingIndex
 from engine.outputs.rate_limit import Throttle, WaitingEpisode
 from engine.usercode.call import BAD_ADAPTER, delivery, in_text
 from streams.clock import Clock
@@ -123,18 +119,3 @@ class AdapterPool:
     async def close(self) -> None:
         """Close every adapter that was opened."""
         await asyncio.gather(*(each.close() for each in self._adapters.values()))
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputContext(EpisodeContext):
-    """An actor's context on one node, with what its episodes use at their end."""
-
-    adapters: AdapterPool
-    """The node's adapters, for all of its actors."""
-    finding_index: FindingIndex
-    """The active findings, as the node has read them."""
-
-    @property
-    def dead_letters(self) -> DeadLetterWriter:
-        """The writer of dead letters."""
-        return DeadLetterWriter(self.ports, self.clock)

@@ -36,26 +36,20 @@ class OutputStore:
     def __init__(self, ports: Ports, clock: Clock, key: str, *, writer_id: str) -> None:
         """Begin unread, right for what nobody proposed; `writer_id` begins the commits' ids."""
         self.key = key
-        self.since: int | None = None
-        """The version at which it was first read, or appended to unread; None: neither."""
+        self.subject = ports.stack.output(key)
+        """Where its log is."""
+        self.output = UNPROPOSED
+        """The fold of its log."""
+        self.has_written = False
+        """Whether anything was appended."""
         self._store = Store[Output, OutputEvent](ports.log, clock, fold)
-        self._loaded = Loaded(ports.stack.output(key), UNPROPOSED)
+        self._loaded = Loaded(self.subject, UNPROPOSED)
         self._writer_id = writer_id
         self._commits = 0
 
     @property
-    def subject(self) -> str:
-        """Where its log is."""
-        return self._loaded.subject
-
-    @property
-    def output(self) -> Output:
-        """The fold of its log."""
-        return self._loaded.state
-
-    @property
     def version(self) -> int:
-        """The version of `output`."""
+        """The version that it was last read at, or appended."""
         return self._loaded.version
 
     @property
@@ -74,9 +68,8 @@ class OutputStore:
             after = evolve(after, decide(after, event), at=now)
         self._commits += 1
         id_ = f"{self._writer_id}-{self._commits}"
-        self._loaded = await self._store.append(before, events, id=id_, at=now, state=after)
-        # guard: cancelled-proposal-told-whole
-        self.since = before.version if self.since is None else self.since
+        self._note(await self._store.append(before, events, id=id_, at=now, state=after))
+        self.has_written = True
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, is_known: bool = False) -> T:
         """Return `attempt`; while it raises `Overtaken`, read the output and call it again."""
@@ -111,8 +104,7 @@ class OutputStore:
         return None
 
     def _note(self, loaded: Loaded[Output]) -> None:
-        self._loaded = loaded
-        self.since = self.version if self.since is None else self.since
+        self._loaded, self.output = loaded, loaded.state
 
 
 def _fold(happened: Iterable[tuple[OutputEvent, datetime]]) -> Output:

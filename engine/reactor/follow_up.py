@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.app.findings import AgeEvent
+from engine.children import rules as children
 from engine.episodes import dry_run
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
@@ -21,6 +22,7 @@ from engine.episodes.overlap.hold import look_timer
 from engine.findings import events as finding_events
 from engine.findings.events import ByPerson
 from engine.findings.finding import IntentEvent
+from engine.orders.events import order_given
 from engine.outputs.events import output_event
 from engine.runtime.publish import PublicEvent
 from engine.waits import wait as waits
@@ -28,7 +30,16 @@ from engine.workflows.events import instance_events
 from engine.workflows.instance import Instance, fold_instance
 from engine.workflows.steps import told_of
 from streams.json import NOTHING, JsonObject
-from streams.model.commands import Command, ShareDecision, Start, WorkflowCommand
+from streams.model.children import ChildStart, WithParent
+from streams.model.commands import (
+    Attend,
+    Cancel,
+    ChildEnded,
+    Command,
+    ShareDecision,
+    Start,
+    WorkflowCommand,
+)
 from streams.model.events import (
     DeadDiscarded,
     DeadEvent,
@@ -47,11 +58,14 @@ from streams.model.events import (
     FindingEvent,
     Fork,
     LogEvent,
+    OrderEvent,
     OutputEvent,
     OutputProposed,
     OutputRetried,
+    StepAnnounced,
+    StepRecorded,
 )
-from streams.model.triggers import PublicEvents, WorkflowTrigger
+from streams.model.triggers import EpisodeTrigger, PublicEvents, WorkflowTrigger
 from streams.ports.log import Recorded
 from streams.ports.timers import Timer
 
@@ -60,6 +74,15 @@ _LETTERS: Final[Mapping[type[DeadEvent], str]] = {
     DeadRequeued: "requeued",
     DeadDiscarded: "discarded",
 }
+
+
+class ChildRef(msgspec.Struct, frozen=True):
+    """Names a child."""
+
+    actor_id: str
+    episode_id: str
+    path: str
+    """The call that started it."""
 
 
 class SendCommand(msgspec.Struct, frozen=True):
@@ -76,8 +99,14 @@ class SendTimer(msgspec.Struct, frozen=True):
     id: str
 
 
-Sending: TypeAlias = PublicEvent | SendCommand | SendTimer
-"""A public event is published, a command or a timer is sent."""
+class FollowOrder(msgspec.Struct, frozen=True):
+    """Make what was ordered of the thing with this key so, as whoever ordered it may have."""
+
+    key: str
+
+
+Sending: TypeAlias = PublicEvent | SendCommand | SendTimer | FollowOrder
+"""A public event is published, a command or a timer is sent, an order is followed."""
 
 Effect: TypeAlias = Sending | CountEnd
 """An end is counted first: public events may follow from that."""
@@ -88,6 +117,8 @@ class EpisodeState(msgspec.Struct, frozen=True, kw_only=True):
 
     opened: EpisodeOpened
     """Without the payload of its trigger."""
+    is_public: bool
+    """Whether it publishes events."""
     converged: EpisodeConverged | None = None
     """Without findings and outputs."""
     is_deferred: bool = False
@@ -96,6 +127,8 @@ class EpisodeState(msgspec.Struct, frozen=True, kw_only=True):
     """The node that has it; empty: none has."""
     attempt: int = 0
     """That node's."""
+    children: Mapping[str, ChildRef] = msgspec.field(default_factory=dict)
+    """Id → the child that ends with it, of those whose end it has not."""
 
 
 class OutputState(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,11 +147,13 @@ def of_episode(
     effects: list[Effect] = []
     for event in record.commit.events:
         if isinstance(event, EpisodeOpened):
-            state = EpisodeState(opened=opening.without_payload(event))
+            is_public = episode_events.is_public(event)
+            state = EpisodeState(opened=opening.without_payload(event), is_public=is_public)
         if state is None:
             continue
-        if episode_events.is_public(state.opened):  # guard: dry-run-tells-nobody
+        if state.is_public:  # guard: dry-run-tells-nobody
             effects += _public_events(state, event, record)
+        effects += _about_children(state, event)
         state = _after(state, event)
     if state is not None:
         effects += _calls(state.opened, _deciding(record))
@@ -199,6 +234,14 @@ def of_definition(record: Recorded) -> Iterator[PublicEvent]:
             )
 
 
+def of_order(record: Recorded, *, key: str) -> Iterator[PublicEvent | FollowOrder]:
+    """Yield the public events of a commit of orders, and that they are to be followed."""
+    yield FollowOrder(key)  # guard: reactor-follows-orders
+    for number, event in enumerate(record.commit.events):
+        if isinstance(event, OrderEvent):
+            yield order_given(event, seq=record.seq, number=number)
+
+
 def of_dead_letter(
     letter: DeadLettered | None, record: Recorded, *, key: str
 ) -> tuple[DeadLettered | None, list[PublicEvent]]:
@@ -255,23 +298,70 @@ def _calls(opened: EpisodeOpened, newest: LogEvent) -> Iterator[SendCommand | Se
             yield SendCommand(
                 Start(actor_id=actor_id, episode_id=episode_id), f"start.{episode_id}"
             )
-        case EpisodeResolved(step_no=step_no) if opened.in_lane:  # guard: answered-asks-place
+        # guard: answered-asks-place
+        case EpisodeResolved(step_no=step_no, park_no=park_no) if opened.in_lane:
             # A command would wait for a slot. If there are no turns any more, this becomes one.
             timer = opening.place(actor_id, episode_id)
-            yield SendTimer(timer, f"answered.{episode_id}.{step_no}")
-        case EpisodeResolved(step_no=step_no):
+            yield SendTimer(timer, f"answered.{episode_id}.{waits.id_of(step_no, park_no)}")
+        case EpisodeResolved(step_no=step_no, park_no=park_no):
             start = Start(actor_id=actor_id, episode_id=episode_id, answered_step=step_no)
             # guard: answered-called-with-slot
-            yield SendCommand(start, f"answered.{episode_id}.{step_no}")
+            yield SendCommand(start, f"answered.{episode_id}.{waits.id_of(step_no, park_no)}")
+        # What has ended before it waits has called nobody that could record it.
+        # guard: earlier-ended-children-seen
+        case EpisodeBlocked(for_children=True, step_no=step_no):
+            look = Attend(actor_id=actor_id, episode_id=episode_id)
+            yield SendCommand(look, f"children.{episode_id}.{step_no}")
         case EpisodeFinished():
-            # guard: fork-workflow-hears-nothing
-            if isinstance(opened.trigger, WorkflowTrigger) and opened.fork is None:
-                done = told_of(episode_id, opened.trigger)
-                yield SendCommand(done, f"done.{episode_id}")
-            if opened.holds_subject:  # guard: overlap-kept-starts-after-end
-                yield SendTimer(look_timer(opened), f"ended.{episode_id}")
+            yield from _told_of_end(opened)
         case _:
             pass
+
+
+def _told_of_end(opened: EpisodeOpened) -> Iterator[SendCommand | SendTimer]:
+    """Yield what says to those who wait for an episode that it has ended."""
+    episode_id = opened.episode_id
+    # guard: fork-workflow-hears-nothing
+    if isinstance(opened.trigger, WorkflowTrigger) and opened.fork is None:
+        yield SendCommand(told_of(episode_id, opened.trigger), f"done.{episode_id}")
+    # guard: fork-parent-hears-nothing
+    if isinstance(opened.trigger, EpisodeTrigger) and opened.fork is None:
+        parent = opened.trigger
+        told = ChildEnded(
+            actor_id=parent.parent_actor_id, episode_id=parent.parent_id, child_id=episode_id
+        )
+        yield SendCommand(told, f"child_ended.{episode_id}")
+    if opened.holds_subject:  # guard: overlap-kept-starts-after-end
+        yield SendTimer(look_timer(opened), f"ended.{episode_id}")
+
+
+def _about_children(state: EpisodeState, event: object) -> Iterator[SendCommand | SendTimer]:
+    """Yield what follows for the children of an episode: they are asked for, or canceled."""
+    match event:
+        case StepAnnounced(child=ChildStart() as child):
+            timer = children.request_timer(state.opened, event)
+            yield SendTimer(timer, f"child.{child.episode_id}")
+        case StepRecorded(path=path, child=None):
+            # A timeout of the function's own has given it up.
+            for ref in state.children.values():
+                if ref.path == path:
+                    yield _cancel(state, ref, "does not wait for it any more")
+        case EpisodeFinished(status=status):  # guard: parents-end-cancels-children
+            for ref in state.children.values():
+                yield _cancel(state, ref, f"is {status.value}")
+        case _:
+            pass
+
+
+def _cancel(state: EpisodeState, child: ChildRef, why: str) -> SendCommand:
+    parent_id = state.opened.episode_id
+    command = Cancel(
+        actor_id=child.actor_id,
+        episode_id=child.episode_id,
+        by=f"episode {parent_id}",
+        reason=f"its parent {why}",
+    )
+    return SendCommand(command, f"cancel.{child.episode_id}.parent")
 
 
 def _public_events(
@@ -318,6 +408,20 @@ def _after(state: EpisodeState, event: object) -> EpisodeState:
     match event:
         case EpisodeStarted(node=node, attempt=attempt):
             return replace(state, node=node, attempt=attempt)
+        case StepAnnounced(child=ChildStart(with_parent=WithParent.CANCEL) as child):
+            ref = ChildRef(child.actor_id, child.episode_id, event.path)
+            # A strategy that begins anew may start another child with the same call.
+            # guard: child-before-restart-canceled
+            return replace(state, children={**state.children, child.episode_id: ref})
+        case StepRecorded(path=path, child=end) if state.children:
+            ended = end.episode_id if end is not None else ""
+            given_up = path if end is None else ""
+            left = {
+                id_: ref
+                for id_, ref in state.children.items()
+                if id_ != ended and ref.path != given_up
+            }
+            return replace(state, children=left)
         case EpisodeConverged():
             # What is kept of the raw bytes would keep the whole message.
             said = event.classification.copy()

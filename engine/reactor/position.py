@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from engine.reactor.leader import is_alive, leader_of
 from streams.errors import RevisionConflict
-from streams.keys import published_key
+from streams.keys import published_key, started_event
+from streams.layout import Stream
 from streams.ports.all import Ports
 from streams.ports.log import START
 
@@ -20,6 +22,8 @@ class Position:
     """Up to where everything was published; written now and then."""
 
     ports: Ports
+    part: str
+    """Of which stream."""
     key: str
     seq: int
     revision: int
@@ -33,7 +37,7 @@ class Position:
         entry = await ports.gates.get(published_key(part))
         seq = int(entry.value) if entry is not None and entry.value else START
         revision = entry.revision if entry is not None else 0
-        return cls(ports, published_key(part), seq, revision, seq)
+        return cls(ports, part, published_key(part), seq, revision, seq)
 
     @property
     def is_written(self) -> bool:
@@ -50,13 +54,29 @@ class Position:
         if (entry.revision if entry is not None else 0) != self.revision:
             raise RevisionConflict(self.key, expected=self.revision)
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether nobody has ever written one, or it is lost."""
+        return self.revision == 0
+
     async def write(self, now_s: float) -> None:
         """Write it down if it has moved; raises `RevisionConflict` as `check`."""
+        if not self.is_written:
+            await self._put()
+            self._written_s = now_s
+
+    async def write_first(self) -> None:
+        """Write it down if there is none: before anything is published, so that a loss is seen."""
+        if self.is_missing:
+            await self._put()
+        # Public events age, and this does not.
+        with suppress(RevisionConflict):  # It is noted.
+            await self.ports.registry.put(self.key, b"", after=0)  # guard: position-noted-for-good
+
+    async def _put(self) -> None:
         seq = self.seq
-        if self.is_written:
-            return
         self.revision = await self.ports.gates.put(self.key, str(seq).encode(), after=self.revision)
-        self.written, self._written_s = seq, now_s
+        self.written = seq
 
 
 class ReactorProgress(NamedTuple):
@@ -65,6 +85,17 @@ class ReactorProgress(NamedTuple):
     seq: int
     node: str
     """Which live node leads; empty: none."""
+
+
+async def is_lost(ports: Ports, part: str) -> bool:
+    """Return whether the stream `part` had a position, and none is there."""
+    noted = await ports.registry.get(published_key(part))
+    events = await ports.states.of(Stream.EVENTS)
+    up_to = events.last_seq if events is not None else START
+    begun = await ports.domain_events.stored(started_event(part), after=START, up_to=up_to)
+    # In this order: another node may write the first one in this moment, and then begin.
+    had_one = noted is not None or bool(begun)
+    return had_one and await ports.gates.get(published_key(part)) is None
 
 
 async def published(ports: Ports, part: str) -> ReactorProgress:

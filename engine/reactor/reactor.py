@@ -25,10 +25,11 @@ import structlog
 
 from engine import telemetry
 from engine.episodes.latest_ends import CountEnd
+from engine.orders.store import follow_order
 from engine.reactor.count_ends import count_ends
-from engine.reactor.follow_up import SendCommand, Sending, SendTimer
+from engine.reactor.follow_up import FollowOrder, SendCommand, Sending, SendTimer
 from engine.reactor.leader import Leader, Leadership, is_alive, leader_of
-from engine.reactor.position import NOTE_S, Position
+from engine.reactor.position import NOTE_S, Position, is_lost
 from engine.reactor.states import AggregateStates
 from engine.runtime.leases import LeaseEvents
 from engine.runtime.publish import PublicEvent
@@ -44,9 +45,9 @@ from streams.errors import (
     UnreadableEvent,
     VersionConflict,
 )
-from streams.keys import NODES, node_key
+from streams.keys import NODES, node_key, started_event
 from streams.layout import FOLLOWED, Stream
-from streams.model.losses import LogLost, ends_early, may_catch_up
+from streams.model.losses import GATES, Lack, LogLost, Loss, ends_early, may_catch_up
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 from streams.ports.domain_events import FencedWriter, Publication
@@ -117,7 +118,8 @@ class Reactor:
     async def follow(self) -> None:
         """Lead or stand by until `end`, at least once.
 
-        Raises `LogLost` if the stream ends before the position up to which it was followed.
+        Raises `LogLost` if the stream ends before the position up to which it was followed, or if
+        that position is lost.
         """
         is_first = True
         while is_first or not self._ending.is_set():
@@ -172,6 +174,11 @@ class Reactor:
             if may_catch_up(loss, state):  # guard: loss-reactor-waits
                 raise Unavailable(f"stream {self._part}", detail=f"its leader says it {loss.words}")
             raise LogLost(self.ports.stack.name, [loss])
+        # From the beginning, all would be published twice.
+        # guard: lost-position-stops-stack
+        if position.is_missing and await is_lost(self.ports, self._part):
+            raise LogLost(self.ports.stack.name, [Loss(part=GATES, lack=Lack.FORGOTTEN)])
+        await position.write_first()  # guard: position-written-before-fence
         writer = LazyWriter(
             self.ports, self._part, node=self.node, clock=self.clock, position=position
         )
@@ -217,9 +224,12 @@ class Reactor:
     ) -> None:
         """Carry out what follows from `records`, or from those before one that cannot be read."""
         derived = await derive(records, states)
-        gates, published = self.ports.gates, position.written
-        changes = await count_ends(gates, derived.ends, part=self._part, published=published)
-        await carry_out([*derived.effects, *changes], writer, self.ports)
+        effects = derived.effects
+        if derived.ends:
+            gates, published = self.ports.gates, position.written
+            changes = await count_ends(gates, derived.ends, part=self._part, published=published)
+            effects = [*effects, *changes]
+        await carry_out(effects, writer, self.ports, part=position.part)
         if derived.failure is not None:
             position.seq = records[derived.done].seq - 1
             await position.write(self.clock.monotonic_s())
@@ -261,7 +271,7 @@ class LazyWriter:
         if self._writer is None:
             at_us = round(self.clock.now().timestamp() * US_PER_S)
             self._writer = await self.ports.domain_events.fence(
-                f"reactor.started.{self.part}",
+                started_event(self.part),
                 {"node": self.node, "stream": self.part},
                 id=f"reactor.{self.part}.{self.node}.{at_us:x}",
             )
@@ -302,9 +312,9 @@ async def derive(records: Sequence[Recorded], states: AggregateStates) -> Derive
 
 
 async def carry_out(
-    effects: Sequence[tuple[Sending, str]], writer: FencedWriter, ports: Ports
+    effects: Sequence[tuple[Sending, str]], writer: FencedWriter, ports: Ports, *, part: str
 ) -> None:
-    """Publish public events, in order, and send the rest."""
+    """Publish public events of the stream `part`, in order, and send the rest."""
     publications: list[Publication] = []
     sends: list[Callable[[], Awaitable[None]]] = []
     for effect, trace in effects:
@@ -312,12 +322,18 @@ async def carry_out(
             sends.append(partial(ports.commands.send, effect.command, id=effect.id, trace=trace))
         elif isinstance(effect, SendTimer):
             sends.append(partial(ports.timers.send, effect.timer, id=effect.id, trace=trace))
-        elif (encoded := encode(effect, trace=trace)) is not None:
+        elif isinstance(effect, FollowOrder):
+            sends.append(partial(_follow_order, ports, effect.key))
+        elif (encoded := encode(effect, trace=trace, part=part)) is not None:
             publications.append(encoded)
     if publications:  # guard: commit-leaves-no-event-out
         await publish(publications, writer)
     await asyncio.gather(*(send() for send in sends))
     telemetry.reactor_effects.add(len(publications) + len(sends))
+
+
+async def _follow_order(ports: Ports, key: str) -> None:
+    await follow_order(ports, key)
 
 
 async def publish(publications: Sequence[Publication], writer: FencedWriter) -> None:
@@ -332,11 +348,22 @@ async def publish(publications: Sequence[Publication], writer: FencedWriter) -> 
                 log.warning("an event is too large to be published", id=each.id, error=str(error))
 
 
-def encode(event: PublicEvent, *, trace: str) -> Publication | None:
-    """Return an event as it is published; None: it is too large, which is logged."""
+def encode(event: PublicEvent, *, trace: str, part: str) -> Publication | None:
+    """Return an event as it is published; None: it is too large, which is logged.
+
+    It says which commit of the stream `part` it follows from: where the position is lost, it is
+    found again by the newest event.
+    """
     try:
         data = event_body(event.name, event.payload)
     except TooLarge as error:
         log.warning("an event is too large to be published", id=event.id, error=str(error))
         return None
-    return Publication(name=event.name, data=data, id=event.id, hops=event.hops, trace=trace)
+    return Publication(
+        name=event.name,
+        data=data,
+        id=event.id,
+        hops=event.hops,
+        trace=trace,
+        follows=f"{part}/{event.payload['journal_seq']}",
+    )

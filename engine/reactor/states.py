@@ -84,18 +84,13 @@ class AggregateStates:
             case Kind.OUTPUT:
                 return await self._of_output(record)
             case Kind.WORKFLOW:
-                before = self._instances.get(record.subject) or fold_instance(
-                    await self._before(record)
-                )
-                after, events = follow_up.of_instance(before, record)
-                self._instances.keep(record.subject, after)
-                if after.phase in INSTANCE_ENDED:
-                    self._instances.forget(record.subject)
-                return events
+                return await self._of_instance(record)
             case Kind.DEAD:
                 return await self._of_dead_letter(record, key)
             case Kind.DEFINITION:
                 return tuple(follow_up.of_definition(record))
+            case Kind.ORDER:
+                return tuple(follow_up.of_order(record, key=key))
             case _:
                 return ()
 
@@ -121,6 +116,15 @@ class AggregateStates:
         after, effects = follow_up.of_output(state, record, opened)
         self._outputs.keep(record.subject, after)
         return effects
+
+    async def _of_instance(self, record: Recorded) -> Sequence[Effect]:
+        known = self._instances.get(record.subject)
+        before = known or fold_instance(await self._before(record))
+        after, events = follow_up.of_instance(before, record)
+        self._instances.keep(record.subject, after)
+        if after.phase in INSTANCE_ENDED:
+            self._instances.forget(record.subject)
+        return events
 
     async def _of_dead_letter(self, record: Recorded, key: str) -> Sequence[Effect]:
         letter: DeadLettered | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 from engine.app.actor import Actor
 from engine.app.app import App
+from engine.app.function_tool import tool_texts
+from engine.app.strategy import digest_of
 from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
@@ -65,6 +68,16 @@ class ActorContext(NodeContext):
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
     slots: Slots
     """For episodes of this actor, whatever their revision."""
+
+    @cached_property
+    def codes(self) -> Mapping[str, str]:
+        """Expectation → a digest of what the node runs for it.
+
+        The same in every process that has this code, and tools of these names and arguments.
+        """
+        tools = (*tool_texts(self.app.tools), *tool_texts(self.actor.tools))
+        expectations = self.actor.expectations.items()
+        return {name: digest_of((each.code, *tools)) for name, each in expectations}
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
         """Return this context with the actor as it was when an episode was opened."""

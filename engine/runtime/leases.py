@@ -1,11 +1,7 @@
-"""The leases of a node: `Keeper` renews all of them in one loop, `EpisodeLease` is one claim.
+"""The leases of a node: `Keeper` renews all of them in one loop.
 
 A lease that is lost, or not renewed in time, calls its `on_lost` at once and is forgotten. Outcomes
 are counted (`vigil.leases`): acquired, steal, busy, renewed, renew_failed, lost, completed, failed.
-
-An episode that ends with its first commit needs no claim: the version admits one writer, and until
-its end is published the cause is unacknowledged and comes again. Any other is claimed before that
-commit, so that its node's death is noticed.
 """
 
 from __future__ import annotations
@@ -32,9 +28,6 @@ LATE_MAX: Final = 0.5
 RENEWALS_IN_FLIGHT_MAX: Final = 256
 
 
-NO_CLAIM: Final = 0
-"""A revision: there is no claim."""
-
 log = structlog.get_logger("vigil.leases")
 
 
@@ -53,7 +46,7 @@ class Keeper:
     """All leases of one node."""
 
     def __init__(self, leases: Leases, *, holder: str, clock: Clock) -> None:
-        self._leases, self._holder, self._clock = leases, holder, clock
+        self._leases, self._holder, self.clock = leases, holder, clock
         self._held: dict[str, Held] = {}
         self._beat_s = leases.ttl_s / BEATS_PER_TTL
         self._room = asyncio.Semaphore(RENEWALS_IN_FLIGHT_MAX)
@@ -66,10 +59,10 @@ class Keeper:
         `attempt` counts from 1. `on_lost` is called once, when the lease cannot be relied on any
         more.
         """
-        asked_s = self._clock.monotonic_s()
+        asked_s = self.clock.monotonic_s()
         lease = await self._leases.acquire(key, holder=self._holder, attempt=attempt)
         outcome = {"outcome": _outcome(lease)}
-        telemetry.lease_acquire_duration.record(self._clock.monotonic_s() - asked_s, outcome)
+        telemetry.lease_acquire_duration.record(self.clock.monotonic_s() - asked_s, outcome)
         telemetry.leases.add(1, outcome)
         if lease is None:
             return None
@@ -104,14 +97,14 @@ class Keeper:
         """Renew all leases, for ever."""
         while True:
             await self._wait_beat()
-            due_s = self._clock.monotonic_s() + self._leases.ttl_s - self._beat_s / 2
+            due_s = self.clock.monotonic_s() + self._leases.ttl_s - self._beat_s / 2
             due = [held for held in self._held.values() if held.lease.trusted_until_s < due_s]
             await asyncio.gather(*(self._renew(held) for held in due))
 
     async def _wait_beat(self) -> None:
-        due_s = self._clock.monotonic_s() + self._beat_s
-        await self._clock.sleep(self._beat_s)
-        late_s = self._clock.monotonic_s() - due_s
+        due_s = self.clock.monotonic_s() + self._beat_s
+        await self.clock.sleep(self._beat_s)
+        late_s = self.clock.monotonic_s() - due_s
         if late_s > self._leases.ttl_s * LATE_MAX:  # guard: blocked-loop-told
             why = "a callback or a tool waits without `await`; use async, or asyncio.to_thread"
             message = f"the event loop was blocked for {late_s:.1f} s: {why}"
@@ -144,7 +137,7 @@ class Keeper:
             telemetry.leases.add(1, {"outcome": "renewed"})
 
     def _give_up_when_untrusted(self, held: Held, error: Unavailable) -> None:
-        next_beat_s = self._clock.monotonic_s() + self._beat_s
+        next_beat_s = self.clock.monotonic_s() + self._beat_s
         if held.lease.trusted_until_s <= next_beat_s:  # guard: untrusted-lease-given-up
             self._lose(held, str(error))
 
@@ -162,75 +155,6 @@ def _outcome(lease: Lease | None) -> str:
     if lease is None:
         return "busy"
     return "steal" if lease.stolen else "acquired"
-
-
-class Busy(Exception):
-    """Another node has the claim."""
-
-
-class EpisodeLease:
-    """The claim of one episode, or none so far."""
-
-    def __init__(
-        self, keeper: Keeper, key: str, *, attempt: int, on_lost: Callable[[], object]
-    ) -> None:
-        """Claim nothing yet; the arguments are those of `Keeper.acquire`."""
-        self._keeper, self._key, self._attempt = keeper, key, attempt
-        self._on_lost = on_lost
-        self.held: Held | None = None
-        """None: nothing was claimed."""
-
-    @property
-    def revision(self) -> int:
-        """The claim's fencing token; `NO_CLAIM` without one."""
-        return self.held.lease.revision if self.held else NO_CLAIM
-
-    @property
-    def is_stolen(self) -> bool:
-        """Whether the claim was taken over from a node whose claim had lapsed."""
-        return self.held is not None and self.held.lease.stolen
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the claim was lost."""
-        return self.held is not None and self.held.lost
-
-    async def claim(self) -> None:
-        """Make the claim, unless it was made before. Raises `Busy` if another node has it."""
-        if self.held is None:
-            self.held = await self._keeper.acquire(
-                self._key, attempt=self._attempt, on_lost=self._on_lost
-            )
-        if self.held is None:
-            raise Busy(self._key)
-
-    def check(self, *, monotonic_s: float) -> None:
-        """Raise `LeaseLost` if there is a claim that cannot be trusted any more."""
-        if self.held is not None:
-            self.held.lease.check(monotonic_s=monotonic_s)
-
-    def note_lost(self, error: Exception) -> None:
-        """Record that another node has the episode by now."""
-        if self.held is not None:
-            why = str(error) if isinstance(error, LeaseLost) else f"another node has it: {error}"
-            self._keeper.note_lost(self.held, why=why)
-
-    async def give_up(self, *, error: str = "") -> None:
-        """Give the claim up, if there is one: the work is done, or it failed with `error`."""
-        if self.held is None:
-            return
-        if error:
-            await self._keeper.fail(self.held, error=error)
-        else:
-            await self._keeper.complete(self.held)
-
-    def let_lapse(self) -> None:
-        """Stop renewing a claim that was not given up, so that recovery follows."""
-        if self.held is not None:
-            self._keeper.forget(self.held)
-
-    def __str__(self) -> str:
-        return f"{self._key}.{self.revision}"
 
 
 class LeaseEvents:

@@ -10,10 +10,11 @@ what `engine.errors` says of any use of the log.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from engine.validation import backoff_s, jittered_s
@@ -58,19 +59,25 @@ class Overtaken(Exception):
 class Turn(asyncio.Lock):
     """The lock for writing to one aggregate, and what its users have read of that so far."""
 
-    records: Sequence[Recorded] = ()
-    """The commits from the first one on, so that the next user reads only what is new."""
+    known: Loaded[object] | None = None
+    """So that the next user reads only what is new."""
 
 
 class Turns:
     """One node's locks for writing, one per aggregate."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept_max: int = 0) -> None:
+        """Forget a lock with its last user, unless it is one of the `kept_max` used last."""
         self._locks: WeakValueDictionary[str, Turn] = WeakValueDictionary()
+        self._kept: deque[Turn] = deque(maxlen=kept_max)
 
     def of(self, subject: str) -> Turn:
-        """Return the lock for writing at `subject`. It is forgotten with its last user."""
-        return self._locks.setdefault(subject, Turn())
+        """Return the lock for writing at `subject`."""
+        turn = self._locks.setdefault(subject, Turn())
+        if turn in self._kept:
+            self._kept.remove(turn)
+        self._kept.append(turn)
+        return turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +121,17 @@ class Store(Generic[S, E]):
 
     log: EventLog
     clock: Clock
-    fold: Callable[[Sequence[Recorded]], S]
+    fold: Callable[..., S]
     after: Callable[[Recorded], int] = all_of_it
     """Given the newest commit: past which version the log is to be read for the fold."""
     turns: Turns = field(default_factory=Turns)
     """Shared by all on this node that often write to the same aggregate."""
+    folds_on: bool = False
+    """Whether `fold` takes a state, to fold more commits onto; then only the newest is kept."""
 
     async def load(self, subject: str) -> Loaded[S]:
         """Return the aggregate up to the newest commit that the leader of its stream has."""
-        return await self._load(subject, ())
+        return await self._load(subject, None)
 
     async def append(
         self,
@@ -185,9 +194,9 @@ class Store(Generic[S, E]):
         turn = self.turns.of(subject)
         async with turn:  # guard: finding-writers-take-turns
             for tries in range(1, CONFLICTS_MAX + 1):
-                loaded, known = known or await self._load(subject, turn.records), None
+                loaded, known = known or await self._load(subject, turn.known), None
                 if self.after is all_of_it:
-                    turn.records = loaded.records  # guard: takers-read-new-only
+                    turn.known = cast("Loaded[object]", loaded)  # guard: takers-read-new-only
                 try:
                     return await attempt(loaded)
                 except Overtaken:  # guard: overtaken-person-decides-again
@@ -195,24 +204,25 @@ class Store(Generic[S, E]):
                 await self.clock.sleep(jittered_s(pause_s, seed=f"{seed}.{tries}"))
         raise Contended(subject, detail=f"lost {CONFLICTS_MAX} races for it")
 
-    async def _load(self, subject: str, known: Sequence[Recorded]) -> Loaded[S]:
-        records = await self._read(subject, known)
-        return Loaded(subject, self.fold(records), records)
-
-    async def _read(self, subject: str, known: Sequence[Recorded]) -> Sequence[Recorded]:
+    async def _load(self, subject: str, read: Loaded[object] | None) -> Loaded[S]:
+        # What is kept of an aggregate is of its kind.
+        known = cast("Loaded[S] | None", read)
         newest = await self.log.last(subject)
         if newest is None:
-            return ()
-        if known and known[-1].seq == newest.seq:
-            return known
+            return Loaded(subject, self.fold(()))
         # guard: remade-stream-forgets-read
-        if known and known[-1].seq > newest.seq:  # The stream was made anew.
-            known = ()
-        after = known[-1].seq if known else self.after(newest)
-        if after >= only_newest(newest):
-            return (*known, newest)
-        new = await read_up_to(self.log, self.clock, newest, after=after)
-        return (*known, *new)
+        if known is not None and known.version > newest.seq:  # The stream was made anew.
+            known = None
+        after = known.version if known is not None else self.after(newest)
+        if known is not None and after == newest.seq:
+            return known
+        new: Sequence[Recorded] = (newest,)
+        if after < only_newest(newest):
+            new = await read_up_to(self.log, self.clock, newest, after=after)
+        if known is not None and self.folds_on:  # guard: known-commits-folded-once
+            return Loaded(subject, self.fold(new, known.state), new[-1:])
+        records = (*known.records, *new) if known is not None else new
+        return Loaded(subject, self.fold(records), records)
 
 
 def commit_of(events: Sequence[LogEvent], *, id: str, at: datetime) -> Commit:

@@ -1,7 +1,8 @@
 """The template `observe_synthesize_converge`: gather facts, and classify them with a synthesizer.
 
-It answers with a JSON object, or with a text that contains one. If it fails or the answer has no
-class, it is asked again.
+It answers with a JSON object, or with a text that contains one. While it is down, busy or too slow
+it is asked again after pauses, as `retries` say. If it fails otherwise, or the answer has no class,
+it is asked again at once.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from engine.app.actions import Action, converge, synthesize
+from engine.app.actions import Action, Retries, converge, problem_of_retries, synthesize
 from engine.app.context import Context, EpisodeView
 from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strategy
-from engine.app.tools import Failure
+from engine.app.tools import RETRIED, Failure
 from engine.templates.gather import TemplateState, begin, gather_step, keep
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
-from engine.validation import Graded, parsed, shown
+from engine.validation import Graded, Strict, parsed, shown
 from streams.json import UNDECODABLE, JsonObject
 from streams.model.events import StepKind
 from streams.model.findings import Severity
@@ -41,6 +42,27 @@ INVALID_ANSWER: Final = "invalid_answer"
 _FENCE: Final = "```"
 
 
+class RetriesConfig(Strict):
+    """How often the synthesizer is asked again while it is down, busy or too slow."""
+
+    attempts_max: int = 3
+    """Attempts, the first included."""
+    first_s: float = 2.0
+    """Pause after the first attempt, in seconds; it doubles each time."""
+    most_s: float = 60.0
+    """Longest pause, in seconds."""
+
+    @model_validator(mode="after")
+    def _can_work(self) -> RetriesConfig:
+        if problem := problem_of_retries(self.made()):
+            raise ValueError(problem)
+        return self
+
+    def made(self) -> Retries:
+        """Return the retries in code."""
+        return Retries(attempts_max=self.attempts_max, first_s=self.first_s, most_s=self.most_s)
+
+
 class SynthesizeConfig(ReportConfig):
     """What to gather, and what to ask the synthesizer."""
 
@@ -48,6 +70,7 @@ class SynthesizeConfig(ReportConfig):
     default_severity: Graded = Severity.MEDIUM
     """For answers that give none."""
     finding_config: AnswerConfig = AnswerConfig()
+    retries: RetriesConfig = RetriesConfig()
 
 
 class ObserveSynthesizeConverge(Strategy[TemplateState]):
@@ -69,7 +92,9 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
         del ctx
         if state.observed is None:
             return gather_step(self.config, state.payload)
-        return synthesize(self._prompt(state)) if state.answer is None else converge()
+        if state.answer is not None:
+            return converge()
+        return synthesize(self._prompt(state), retries=self.config.retries.made())
 
     def handle_result(
         self,
@@ -81,7 +106,10 @@ class ObserveSynthesizeConverge(Strategy[TemplateState]):
         if step.kind is not StepKind.SYNTHESIS:
             return keep(state, result, gatherer=self.gatherer)
         if isinstance(result, Failure):
-            return _again(state, Abort(result.error_class, result.detail))
+            failed = Abort(result.error_class, result.detail)
+            # It has been asked again, after pauses.
+            # guard: template-obeys-retries
+            return failed if result.error_class in RETRIED else _again(state, failed)
         try:
             answer = answer_of(result)
             report_of(self.config, answer)

@@ -18,9 +18,11 @@ from structlog.contextvars import bound_contextvars
 from engine import telemetry
 from engine.app import dedupe
 from engine.dead_letters.write import unopened
+from engine.episodes.attempt import AttemptState
+from engine.episodes.episode import UNOPENED
 from engine.episodes.open import open_episode
-from engine.execution.run import EpisodeRunner
-from engine.outputs.pool import OutputContext
+from engine.execution.parts import ActorParts
+from engine.execution.run import new_attempt, run_episode
 from engine.runtime.consumer import RetryPolicy
 from engine.runtime.slots import Slots
 from engine.triggers.evaluate import TriggerEvaluator
@@ -113,13 +115,30 @@ class Acknowledgement:
         return is_first
 
 
+@dataclass(frozen=True)
+class FiredPart:
+    """The part of an event that opened an episode which runs here."""
+
+    opened: EpisodeOpened
+    evaluator: TriggerEvaluator
+    ack_of_event: Acknowledgement
+
+    async def ack(self) -> None:
+        """Count the fire, and acknowledge the part."""
+        self.evaluator.note_fire(self.opened)
+        await self.ack_of_event.part_done()
+
+
 @dataclass
 class Admission:
     """Opens what wakes one actor on one node."""
 
-    context: OutputContext
+    parts: ActorParts
     evaluator: TriggerEvaluator
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
+
+    def __post_init__(self) -> None:
+        self.context = self.parts.context
 
     async def let_in(
         self, delivery: Delivery[Any], parts: Sequence[Part], *, since_s: float
@@ -140,7 +159,7 @@ class Admission:
             try:
                 settled = await self.evaluator.evaluate(part, is_late=lambda: ack.is_overdue)
                 if isinstance(settled, Unreadable):
-                    await self.context.dead_letters.write_message(
+                    await self.parts.dead_letters.write_message(
                         settled, actor_id=self.context.actor.id
                     )
                 elif settled is not None and await self._open(settled, ack):
@@ -188,7 +207,7 @@ class Admission:
         content, seq, actor = ack.delivery.content, ack.delivery.seq, self.context.actor.id
         stack, trigger = self.context.ports.stack, opened.trigger
         letter = unopened(trigger, content, error, stack=stack, seq=seq, actor_id=actor)
-        await self.context.dead_letters.write_message(letter, actor_id=actor)
+        await self.parts.dead_letters.write_message(letter, actor_id=actor)
 
     async def _is_open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Return whether another cause has opened the episode."""
@@ -210,16 +229,15 @@ class Admission:
         if not may_run or not self.context.slots.try_take():  # guard: local-episodes-keep-limit
             return False
 
-        async def accept() -> None:
-            self.evaluator.note_fire(opened)
-            await ack.part_done()
-
+        cause = FiredPart(opened, self.evaluator, ack)
+        attempt = new_attempt(self.context, opened, UNOPENED, cause)
         try:
             with (
                 bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
                 telemetry.span("episode"),
             ):
-                return await EpisodeRunner(self.context, accept).open(opened)
+                state = await run_episode(self.parts, attempt, UNOPENED)
+                return state is not AttemptState.NOT_BEGUN
         finally:
             self.context.slots.give_back()
 

@@ -27,7 +27,7 @@ from engine.app.triggers import tick_key, trigger_of
 from engine.app.workflow_plan import START_EXPECTATION, Starter
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
-from engine.episodes.breakers.store import EpisodeContext
+from engine.episodes.breakers.store import Breakers
 from engine.episodes.events import OVERFLOW
 from engine.episodes.overlap.hold import OVERLAP, SubjectHeld, in_words, is_asked_for
 from engine.episodes.overlap.store import Holds
@@ -69,7 +69,7 @@ from streams.model.refusals import (
     AgainstHolder,
     AgainstLane,
 )
-from streams.model.triggers import LogStrategy, Mode, PublicEvents, Trigger
+from streams.model.triggers import LogStrategy, Mode, PublicEvents, ScheduleTrigger, Trigger
 from streams.ports.bucket import Bucket
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent
@@ -126,11 +126,17 @@ def cooldown_in(value: bytes | None) -> Cooldown:
         return Cooldown(episode_id)
 
 
+def encoded_cooldown(episode_id: str, until: datetime) -> bytes:
+    """Return the value of the key of a cooldown."""
+    return f"{episode_id} {until.isoformat()}".encode()
+
+
 @dataclass(frozen=True)
 class Cooldowns:
     """Reads and changes the cooldowns and breakers of one actor, on one node."""
 
-    context: EpisodeContext
+    context: ActorContext
+    breakers: Breakers
 
     async def read(
         self,
@@ -142,7 +148,7 @@ class Cooldowns:
         coalesced: int = 0,
     ) -> CooldownSnapshot:
         """Return the state for what would open `opened`."""
-        seen = await self.context.breakers.read(expectation)
+        seen = await self.breakers.read(expectation)
         cooled = await self._cooled(expectation, opened)
         trigger_state = TriggerState(
             episode_id=id_of(opened),
@@ -161,7 +167,7 @@ class Cooldowns:
         if fire.breaker is None:
             return True
         revision = snapshot.breaker_revision
-        return await self.context.breakers.keep(expectation, fire.breaker, after=revision)
+        return await self.breakers.keep(expectation, fire.breaker, after=revision)
 
     async def cool(
         self, expectation: Expectation, opened: Opening, snapshot: CooldownSnapshot
@@ -185,7 +191,7 @@ class Cooldowns:
         if expectation.cooldown_s:
             await self._end_cooldown(expectation, opened)
         canceled = EpisodeFinished(status=EndStatus.CANCELED)
-        await self.context.breakers.record_end(opened, canceled, seq=START)
+        await self.breakers.record_end(opened, canceled, seq=START)
 
     async def _end_cooldown(self, expectation: Expectation, opened: Opening) -> None:
         key = self._key(expectation, opened)
@@ -208,7 +214,7 @@ class Cooldowns:
         until = self.context.clock.now() + timedelta(seconds=expectation.cooldown_s)
         await self._gates.put(
             self._key(expectation, opened),
-            f"{id_of(opened)} {until.isoformat()}".encode(),
+            encoded_cooldown(id_of(opened), until),
             after=after,
             ttl_s=expectation.cooldown_s,
         )
@@ -232,7 +238,8 @@ class OpeningBuilder:
         actor = self.context.actor
         if isinstance(actor, Starter):
             stack = self.context.ports.stack.name
-            return start_of(actor.workflow, trigger, dedupe_key, stack=stack)
+            cooldown_s = _cooldown_of(expectation, trigger)
+            return start_of(actor.workflow, trigger, dedupe_key, stack=stack, cooldown_s=cooldown_s)
         return await self.opened(expectation, trigger, dedupe_key)
 
     async def opened(
@@ -248,7 +255,7 @@ class OpeningBuilder:
     def _declared(
         self, expectation: Expectation, trigger: Trigger, dedupe_key: str
     ) -> EpisodeOpened:
-        context = self.context
+        context, cooldown_s = self.context, _cooldown_of(expectation, trigger)
         episode_id = dedupe.episode_id(
             stack=context.ports.stack.name,
             actor=context.actor.id,
@@ -274,6 +281,7 @@ class OpeningBuilder:
             service_level=expectation.service_level,  # guard: level-kept-from-opening
             adaptive_budget=expectation.adaptive_budget,
             holds_subject=expectation.overlap != "allow",
+            cooldown_s=cooldown_s,
             is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,
             start_by=context.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )
@@ -307,7 +315,8 @@ class OpeningBuilder:
 class TriggerEvaluator:
     """Evaluates the causes of one actor on one node."""
 
-    context: EpisodeContext
+    context: ActorContext
+    breakers: Breakers
     _warned: set[tuple[str, ...]] = field(default_factory=set)
     builder: OpeningBuilder = field(init=False)
     _cooldowns: Cooldowns = field(init=False)
@@ -318,7 +327,10 @@ class TriggerEvaluator:
 
     def __post_init__(self) -> None:
         self.builder = OpeningBuilder(self.context)
-        self._cooldowns, self._debouncer = Cooldowns(self.context), DebounceStore(self.context)
+        self._cooldowns, self._debouncer = (
+            Cooldowns(self.context, self.breakers),
+            DebounceStore(self.context),
+        )
         self._expiry = FindingExpiry(self.context)
         self._holds = Holds(self.context.ports, self.context.clock)
         self._notes = RefusalNotes(self.context)
@@ -629,6 +641,12 @@ class TriggerEvaluator:
         telemetry.gate_rulings.add(
             1, {"actor": self.context.actor.id, "expectation": expectation.name, "reason": reason}
         )
+
+
+def _cooldown_of(expectation: Expectation, trigger: Trigger) -> int:
+    """Return the cooldown that a cause begins, in seconds; 0: none."""
+    # guard: tick-cools-nothing
+    return 0 if isinstance(trigger, ScheduleTrigger) else expectation.cooldown_s
 
 
 def _check_late(opened: Opening, *, is_late: bool) -> None:

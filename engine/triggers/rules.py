@@ -154,6 +154,8 @@ def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
         return Refuse("not_watched")
     if happened.hops > HOPS_MAX:  # guard: hops-cap
         return Refuse("too_many_hops", AgainstHops(hops=happened.hops, hops_max=HOPS_MAX))
+    if not all(source.filter for source in watching):
+        return None
     unfit = _misfit_of_all(watching, happened.payload)
     return None if unfit is None else Refuse(unfit.reason, _against_filter(unfit))
 

@@ -18,17 +18,24 @@ from msgspec.structs import replace
 from engine.app import findings
 from engine.app.actor import Actor
 from engine.app.workflow_plan import Starter
+from engine.children import rules as children
+from engine.children.rules import NOT_OPENED, PARENT_ENDED
 from engine.episodes import fire
 from engine.episodes import open as placing
 from engine.episodes import open as wake
 from engine.episodes.dry_run import merged
+from engine.episodes.episode import fold
 from engine.episodes.fire import (
     FireRequest,
+    ParentCall,
     budget_for,
     fire_dedupe_key,
+    fired_episode_id,
+    fired_trigger,
     manual_trigger,
     parse_fire,
 )
+from engine.episodes.open import end_unopened
 from engine.episodes.overlap import hold as overlap
 from engine.episodes.overlap.store import Holds
 from engine.errors import BadRequest
@@ -46,6 +53,7 @@ from engine.triggers.schedule import Ticker
 from engine.workflows import start as starts
 from streams.errors import Unavailable, UnreadableEvent
 from streams.json import raw
+from streams.model.children import WithParent
 from streams.model.commands import Advance, Attend, Start
 from streams.model.events import EpisodeOpened
 from streams.model.triggers import Mode
@@ -119,6 +127,47 @@ class TimerRouter:
         self._returns[due.id] += 1
         return self._returns[due.id]
 
+    async def give_up(self, due: Due, delivery: Delivery[object]) -> Sequence[Part]:
+        """Return the dead letter, if any, for a timer that no node has known for long.
+
+        A child that no node can open is ended instead: its parent waits for that.
+        """
+        asked = self._request_in(due)
+        if asked is not None and asked.parent is not None:  # guard: unknown-child-told
+            opened = self._bare(asked, asked.parent)
+            why = f"no node has the expectation {asked.expectation!r} of actor {opened.actor_id!r}"
+            await self._end_child(opened, NOT_OPENED, why)
+            return []
+        letter = self.forgotten(due, delivery)
+        return [] if letter is None else [letter]
+
+    def _request_in(self, due: Due) -> FireRequest | None:
+        try:
+            return parse_fire(due.payload) if due.purpose == fire.PURPOSE else None
+        except BadRequest:
+            return None
+
+    def _bare(self, asked: FireRequest, parent: ParentCall) -> EpisodeOpened:
+        """Return the opening of a child whose declaration is not known."""
+        context = self.evaluator.context
+        stack, actor_id = context.ports.stack.name, context.actor.id
+        id_ = fired_episode_id(
+            stack=stack,
+            actor=actor_id,
+            expectation=asked.expectation,
+            key=asked.key,
+            mode=asked.mode,
+        )
+        return EpisodeOpened(
+            episode_id=id_,
+            actor_id=actor_id,
+            expectation_id=asked.expectation,
+            trigger=fired_trigger(asked, subject_key=""),
+            dedupe_key=fire_dedupe_key(asked.key, asked.mode),
+            budget=parent.budget,
+            mode=asked.mode,
+        )
+
     def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
         """Return the dead letter for a timer that no node has known for long; None: none."""
         # A schedule that nobody declares just ends, and so do a closed lane and the escalation of a
@@ -190,8 +239,31 @@ class TimerRouter:
         if asked.expectation not in actor.expectations:  # guard: fired-revision-has-expectation
             detail = f"revision {asked.revision} has no expectation {asked.expectation!r}"
             return [self._unreadable(due, delivery, reason="unreadable", detail=detail)]
-        fired = await self.evaluator.fire(await self._opening(asked, actor))
+        opened = await self._opening(asked, actor)
+        if asked.parent is not None and await self._has_ended(asked.parent):
+            why = f"episode {asked.parent.episode_id} had ended before it was opened"
+            await self._end_child(opened, PARENT_ENDED, why)
+            return []
+        fired = await self.evaluator.fire(opened)
         return [] if fired is None else [fired]
+
+    async def _has_ended(self, parent: ParentCall) -> bool:
+        """Return whether the parent of a child has ended, so that nobody waits for the child."""
+        if parent.with_parent is WithParent.LEAVE:
+            return False
+        ports = self.evaluator.context.ports
+        try:
+            newest = await ports.log.last(ports.stack.episode(parent.episode_id))
+        except UnreadableEvent:  # Of a newer version, but there.
+            return False
+        # guard: ended-parents-child-not-run
+        return newest is not None and fold((newest,)).finished is not None
+
+    async def _end_child(self, opened: EpisodeOpened, error_class: str, why: str) -> None:
+        """End a child that is not run, unless it is open: its parent hears of that end."""
+        context = self.evaluator.context
+        life = children.unopened(opened, error_class, why)
+        await end_unopened(context.ports, life, at=context.clock.now())
 
     def _start_of(self, asked: FireRequest, workflow: str) -> starts.InstanceStart:
         """Return the instance that a person asked for."""
@@ -216,12 +288,17 @@ class TimerRouter:
     async def _opening(self, asked: FireRequest, actor: Actor) -> EpisodeOpened:
         """Return the opening that a person asked for: the request overrides the declaration."""
         expectation = actor.expectations[asked.expectation]
-        trigger = manual_trigger(asked, subject_key=expectation.subject_key)
+        trigger = fired_trigger(asked, subject_key=expectation.subject_key)
         # guard: fired-revision-options
         builder = OpeningBuilder(with_fields(self.evaluator.context, actor=actor))
         key = fire_dedupe_key(asked.key, asked.mode)
         opened = await builder.opened(expectation, trigger, key)
         is_dry = asked.mode is Mode.DRY_RUN
+        if asked.parent is not None:
+            budget = children.capped(opened.budget, asked.parent.budget)
+            is_less = budget != opened.budget
+            adaptive = None if is_less else opened.adaptive_budget
+            opened = replace(opened, budget=budget, adaptive_budget=adaptive)
         return replace(
             opened,
             mode=asked.mode,  # guard: timer-opens-as-asked
@@ -233,6 +310,7 @@ class TimerRouter:
             # guard: person-allowed-no-measure
             adaptive_budget=None if asked.budget else opened.adaptive_budget,
             log_strategy=asked.log_strategy or opened.log_strategy,  # guard: fired-log-strategy
+            attempts_max=asked.attempts_max,
             # guard: overlap-dry-run-holds-nothing
             holds_subject=opened.holds_subject and not is_dry,
         )
@@ -297,8 +375,7 @@ class TimerConsumer:
             return await self.admission.let_in(delivery, parts, since_s=asked_s)
         if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:  # guard: unknown-due-dead-letter
             return await leave(delivery)
-        letter = self.router.forgotten(due, delivery)
-        parts = [] if letter is None else [letter]
+        parts = await self.router.give_up(due, delivery)
         return await self.admission.let_in(delivery, parts, since_s=asked_s)
 
 

@@ -17,7 +17,8 @@ from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
 from engine.errors import CRASH, EpisodeFailed, Interrupted, StrategyError
 from engine.usercode.client_errors import class_of_client_error
-from engine.usercode.leavable import CLEANUP_S, LEFT, close, leavable, place_in
+from engine.usercode.leavable import CLEANUP_S, LEFT, as_coroutine, close, leavable, place_in
+from engine.usercode.meant import meant
 from streams.errors import LeaseLost
 
 P = ParamSpec("P")
@@ -126,7 +127,7 @@ async def _attempt(
         if inspect.iscoroutine(work):
             close(work)
 
-    task = asyncio.create_task(leavable(within, given_up))
+    task = asyncio.create_task(as_coroutine(leavable(within, given_up)))
     task.add_done_callback(end)
     try:
         await ended  # Unlike the task, it can be cancelled by itself.
@@ -234,7 +235,19 @@ def _trace(error: BaseException) -> str:
         users = [frame for frame in cause.stack if not frame.filename.startswith(_OURS)]
         cause.stack = traceback.StackSummary.from_list(users or cause.stack)
         cause = cause.__cause__ or cause.__context__
-    return "".join(told.format())[-RAISED_CHARS_MAX:]
+    raised = "".join(told.format())
+    if hint := hint_at(error):  # guard: meant-name-told
+        raised = f"{raised.rstrip()}; {hint}\n"
+    return raised[-RAISED_CHARS_MAX:]
+
+
+def hint_at(error: BaseException) -> str:
+    """Return what the user has meant, as `meant` does; empty: it is not known."""
+    try:
+        return meant(error)
+    # guard: hint-asks-objects-of-users
+    except Exception:  # noqa: BLE001 - texts and names of users' objects may raise anything
+        return ""
 
 
 def _frames(error: BaseException) -> str:

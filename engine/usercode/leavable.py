@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -74,6 +74,11 @@ def leavable(work: Coroutine[Any, Any, T], scope: Left) -> Generator[Any, Any, T
         if scope.is_left:
             close(work)
             raise Interrupted
+
+
+async def as_coroutine(work: Awaitable[T]) -> T:
+    """Return what `work` returns: a task takes a coroutine, and not all that can be awaited."""
+    return await work
 
 
 def close(work: Coroutine[Any, Any, Any]) -> None:

@@ -24,6 +24,7 @@ from engine.waits.approval import (
     problem_of_command,
     problem_of_time,
 )
+from engine.waits.parked import TOO_LATE
 from engine.waits.signal import Decision as SignalledDecision
 from engine.waits.signal import Signal
 from engine.waits.wait import Blocked, is_denial
@@ -156,10 +157,23 @@ def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
     if not waits or waits[-1].end is not None or not waits[-1].blocked.pending.is_expired(at=at):
         return None
     blocked = waits[-1].blocked
+    if blocked.event.parked is not None:
+        return _given_up(fold(records), blocked.event.parked.number)
     ending = commands.AnswerEpisode(
         resolution=Resolution.EXPIRED, reason=IN_TIME, decision_id=f"expiry.{blocked.step_no}"
     )
     return _answer(fold(records), _expired(blocked), ending)
+
+
+def _given_up(episode: Episode, park_no: int) -> WaitAnswer:
+    """Return the end of the wait for other code, which is no step."""
+    id_ = f"expiry.{park_no}"
+    ending = commands.AnswerEpisode(
+        resolution=Resolution.EXPIRED, reason=TOO_LATE, decision_id=id_, park_no=park_no
+    )
+    resolved = decide(episode, ending)
+    assert isinstance(resolved, EpisodeResolved), "an answer ends a wait"
+    return WaitAnswer(events=(resolved,), resolved=resolved)
 
 
 def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | None:
@@ -296,7 +310,9 @@ def _step(
 
 
 def _waited_for(blocked: Blocked) -> JsonObject:
-    return {"ref": blocked.ref} if blocked.ref else {"until": blocked.terms.expires_at}
+    if blocked.ref or blocked.event.wait is None:
+        return {"ref": blocked.ref}
+    return {"until": blocked.terms.expires_at, "seconds": blocked.event.wait.seconds}
 
 
 def _ending(decision: Decision, resolution: Resolution) -> commands.AnswerEpisode:

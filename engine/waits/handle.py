@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
+from engine.children.collect import ChildrenCollector
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
@@ -30,7 +31,9 @@ from engine.waits import answer as answering
 from engine.waits import equal_requests
 from engine.waits import wait as waits
 from engine.waits.answer import WaitAnswer
+from engine.waits.parked import TOO_LATE
 from engine.waits.signals import References, unserved
+from engine.waits.unpark import forget_parked, list_parked
 from engine.waits.wait import Blocked, block_in
 from streams.model.commands import Attend, Command, Decide, Resolve, ShareDecision
 from streams.model.events import (
@@ -75,6 +78,8 @@ class WaitRegistry:
         if block is not None:
             await self._arm(opened, block, after=after)
             await self.listen(opened, block)
+        if block is not None and block.is_parked:
+            await list_parked(self.context.ports, self.context.clock, opened, block)
 
     async def remind(
         self, opened: EpisodeOpened, block: Blocked, *, at: datetime, seq: int
@@ -89,12 +94,14 @@ class WaitRegistry:
         """Free the episode's place in the lane, if its actor has one, for as long as it waits."""
         if self.context.is_laned:  # guard: waiting-frees-place
             left = opening.left_for_now(opened.actor_id, opened.episode_id)
-            id_ = f"left.{opened.episode_id}.{block.step_no}"
+            id_ = f"left.{opened.episode_id}.{block.id}"
             await self.context.ports.timers.send(left, id=id_)
 
-    async def forget(self, opened: EpisodeOpened) -> None:
+    async def forget(self, opened: EpisodeOpened, *, was_parked: bool) -> None:
         """Remove the timer of an episode that ended while it waited."""
         await self.context.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
+        if was_parked:
+            await forget_parked(self.context.ports, opened)
 
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
         wake = block.pending.next_wake(after=after)
@@ -154,6 +161,10 @@ class WaitHandler:
             case ShareDecision(step_no=step_no):
                 await self._share(records, step_no)
             case Attend() if episode.status is Status.BLOCKED:
+                if await ChildrenCollector(self.context).collect(episode, records):
+                    records = await read_current(
+                        self.context.ports.log, self.context.clock, records[-1].subject
+                    )
                 await self._look_after(records, delivery)
             case _:
                 pass
@@ -250,9 +261,13 @@ class WaitHandler:
             if expired is None:
                 return journal.records
             appended = await self._append(expired, journal)
-            slept = answering.waits_of(journal.records)[-1].blocked.is_sleep
+            blocked = answering.waits_of(journal.records)[-1].blocked
+            said = "expired: nobody has answered in time"
             # guard: sleep-is-not-unanswered
-            said = "goes on after a sleep" if slept else "expired: nobody has answered in time"
+            if blocked.is_sleep:
+                said = "goes on after a sleep"
+            elif blocked.is_parked:
+                said = f"it fails: {TOO_LATE}"
             log.info(said, step_no=expired.resolved.step_no)
             return appended
 

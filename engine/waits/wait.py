@@ -15,13 +15,21 @@ from typing import Final
 import msgspec
 
 from engine import validation
-from engine.app.actions import Pause, RequestApproval, Sleep, WaitFor, fingerprint
+from engine.app.actions import (
+    Pause,
+    RequestApproval,
+    Sleep,
+    StartEpisode,
+    WaitFor,
+    fingerprint,
+)
 from engine.app.outputs import plan_hash
 from engine.episodes.episode import Announce, BlockEpisode, Performed
 from engine.episodes.events import context_of, episode_event
 from engine.runtime.publish import PublicEvent
 from engine.waits.approval import Pending, approval_for, expiry_of
 from streams.json import JsonObject, raw
+from streams.model.children import ChildEnd
 from streams.model.events import (
     BlockReason,
     EpisodeBlocked,
@@ -29,6 +37,7 @@ from streams.model.events import (
     EpisodeResolved,
     Resolution,
     StepKind,
+    StepRecorded,
 )
 from streams.model.waits import Approval, OnExpiry, Wait
 from streams.ports.log import Recorded
@@ -85,11 +94,26 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sleep(self) -> bool:
-        """Whether it waits for nobody and nothing but time."""
-        return self.event.wait is not None and not self.ref
+        """Whether it waits for nobody and nothing but time, or its children."""
+        return self.event.wait is not None and not self.ref and not self.is_parked
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits for other code."""
+        return self.event.parked is not None
+
+    @property
+    def id(self) -> str:
+        """Which of the episode's waits it is."""
+        return id_of(self.step_no, self.event.parked.number if self.event.parked else 0)
 
 
-def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
+def id_of(step_no: int, park_no: int) -> str:
+    """Return which of an episode's waits is meant: before the wait for a step, it may be parked."""
+    return f"{step_no}.{park_no}" if park_no else f"{step_no}"
+
+
+def block_for(action: Pause | StartEpisode, *, at: datetime) -> BlockEpisode:
     """Return the command that blocks an episode; `Unencodable` if the plan is too large."""
     mark = fingerprint(action)
     match action:
@@ -106,8 +130,10 @@ def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
             )
             return BlockEpisode(reason=BlockReason.WAIT, fingerprint=mark, wait=wait)
         case Sleep(seconds=seconds):
-            ends = Wait(ref="", expires_at=expiry_of(seconds, at=at), on_expiry=OnExpiry.CONTINUE)
+            ends = _rest(expiry_of(seconds, at=at), seconds=seconds)
             return BlockEpisode(reason=BlockReason.WAIT, fingerprint=mark, wait=ends)
+        case StartEpisode():
+            return BlockEpisode(reason=BlockReason.WAIT, fingerprint=mark, wait=_rest(None))
 
 
 def sleep_until(until: datetime, mark: str, path: str) -> Announce:
@@ -115,12 +141,12 @@ def sleep_until(until: datetime, mark: str, path: str) -> Announce:
     return Announce(fingerprint=mark, tool_name=SLEEP, idempotency_key="", path=path, until=until)
 
 
-def slept(until: datetime | None, mark: str, path: str) -> Performed:
+def slept(until: datetime | None, seconds: float, mark: str, path: str) -> Performed:
     """Return the step of a sleep that is over, for which the episode stayed on its node."""
     return Performed(
         kind=StepKind.WAIT,
         fingerprint=mark,
-        args=raw({"until": until}),
+        args=raw({"until": until, "seconds": seconds}),
         result=raw(until),
         path=path,
     )
@@ -129,9 +155,33 @@ def slept(until: datetime | None, mark: str, path: str) -> Performed:
 def block_in(newest: Recorded | None) -> Blocked | None:
     """Return what an episode waits for, by its newest commit; None: nothing any more."""
     events = newest.commit.events if newest else ()
-    if newest is None or not events or not isinstance(events[-1], EpisodeBlocked):
+    match events:
+        case [*_, EpisodeBlocked() as blocked] if newest is not None:
+            return Blocked(event=blocked, at=newest.commit.at)
+        # guard: block-goes-on-after-child
+        case [StepRecorded(child=ChildEnd()), *_] if newest is not None:
+            return _goes_on(events[-1], at=newest.commit.at)
+        case _:
+            return None
+
+
+def _goes_on(last: object, *, at: datetime) -> Blocked | None:
+    """Return the block of an episode after the end of one of its children; None: that ended it."""
+    if not isinstance(last, StepRecorded) or last.child is None:
         return None
-    return Blocked(event=events[-1], at=newest.commit.at)
+    rests = EpisodeBlocked(
+        step_no=last.child.block_no,
+        reason=BlockReason.WAIT,
+        fingerprint="",
+        wait=_rest(last.child.until),
+        for_children=True,
+    )
+    return Blocked(event=rests, at=at)
+
+
+def _rest(until: datetime | None, *, seconds: float = 0.0) -> Wait:
+    """Return the wait for nobody: until a time, if any, or until children end."""
+    return Wait(ref="", expires_at=until, on_expiry=OnExpiry.CONTINUE, seconds=seconds)
 
 
 def is_answered(newest: Recorded | None) -> bool:
@@ -155,7 +205,7 @@ def is_denial(blocked: EpisodeBlocked, resolved: EpisodeResolved) -> bool:
 def blocked(opened: EpisodeOpened, block: Blocked, *, seq: int) -> PublicEvent:
     """Return `episode.blocked`."""
     payload = {**context_of(opened), **_block(block), "journal_seq": seq}
-    return episode_event(opened, "episode.blocked", f"blocked.{block.step_no}", payload)
+    return episode_event(opened, "episode.blocked", f"blocked.{block.id}", payload)
 
 
 def reminder(opened: EpisodeOpened, block: Blocked, *, number: int, seq: int) -> PublicEvent:
@@ -176,7 +226,8 @@ def resumed(opened: EpisodeOpened, answer: EpisodeResolved, *, seq: int) -> Publ
         "acting_episode_id": answer.acting_episode_id,
         "journal_seq": seq,
     }
-    return episode_event(opened, "episode.resumed", f"resumed.{answer.step_no}", payload)
+    id_ = f"resumed.{id_of(answer.step_no, answer.park_no)}"
+    return episode_event(opened, "episode.resumed", id_, payload)
 
 
 def _block(block: Blocked) -> JsonObject:
@@ -186,10 +237,14 @@ def _block(block: Blocked) -> JsonObject:
         "step_no": block.step_no,
         "reason": event.reason.value,
         "ref": block.ref,
-        "summary": event.approval.summary if event.approval else "",
+        "summary": event.approval.summary if event.approval else _how(event),
         "plan_hash": event.approval.plan_hash if event.approval else "",
         "approvers": list(event.approval.approvers) if event.approval else [],
         "request": event.approval.request if event.approval else "",
         "expires_at": terms.expires_at.isoformat() if terms.expires_at else None,
         "blocked_at": block.at.isoformat(),
     }
+
+
+def _how(event: EpisodeBlocked) -> str:
+    return event.parked.how if event.parked is not None else ""

@@ -45,12 +45,21 @@ class InstanceStart(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = Mode.LIVE
     overrides: Overrides | None = None
     step_overrides: dict[str, Overrides] = {}
+    cooldown_s: int = 0
 
 
-def start_of(workflow: str, trigger: Trigger, dedupe_key: str, *, stack: str) -> InstanceStart:
+def start_of(
+    workflow: str, trigger: Trigger, dedupe_key: str, *, stack: str, cooldown_s: int = 0
+) -> InstanceStart:
     """Return the instance that a cause starts."""
     id_ = instance_id(stack=stack, workflow=workflow, dedupe_key=dedupe_key)
-    return InstanceStart(workflow=workflow, instance_id=id_, trigger=trigger, dedupe_key=dedupe_key)
+    return InstanceStart(
+        workflow=workflow,
+        instance_id=id_,
+        trigger=trigger,
+        dedupe_key=dedupe_key,
+        cooldown_s=cooldown_s,
+    )
 
 
 class SubStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +90,7 @@ def started(spec: WorkflowSpec, start: InstanceStart) -> WorkflowStarted:
         mode=start.mode,
         overrides=start.overrides,
         step_overrides=start.step_overrides,
+        cooldown_s=start.cooldown_s,
     )
     return _of_a_size(event)
 
@@ -106,6 +116,7 @@ def refused(start: InstanceStart, why: str) -> tuple[WorkflowEvent, ...]:
             dedupe_key=start.dedupe_key,
             subject=start.trigger.entity_id,
             mode=start.mode,
+            cooldown_s=start.cooldown_s,
         ),
         WorkflowAborted(error_class=NOT_STARTED, error_detail=why),
         WorkflowFinished(status=failed, error_class=NOT_STARTED, error_detail=why),

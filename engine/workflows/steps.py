@@ -8,7 +8,7 @@ rules that catches any exception of what it calls.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -168,16 +168,22 @@ def _results(instance: Instance) -> msgspec.Raw:
 
 def asked_for(instance: Instance, step: WorkflowStep) -> tuple[msgspec.Raw, ...] | None:
     """Return the inputs of `step`, one per item; None: `when` is false. May raise `BadInput`."""
-    prior = prior_of(instance, step.name)
-    trigger = instance.begun.trigger
+    direct = instance.specs[step.name].depends_on
+    return inputs_of(step, instance.begun.trigger, prior_of(instance, step.name), direct=direct)
+
+
+def inputs_of(
+    step: WorkflowStep, trigger: Trigger, prior: Prior, *, direct: Sequence[str]
+) -> tuple[msgspec.Raw, ...] | None:
+    """Return what `asked_for` does, of a step after `prior`; `direct` are the steps before it."""
     if step.when is not None and not _says_yes(_call("when", step.when, trigger, prior)):
         return None
     if step.for_each is not None:
         return _items(_call("for_each", step.for_each, trigger, prior))
     if step.input is not None:
         return _encoded([_object("input", _call("input", step.input, trigger, prior))])
-    direct = {each: prior[each] for each in instance.specs[step.name].depends_on}
-    return _encoded([{"trigger": trigger.payload, "prior": direct}])
+    said = {each: prior[each] for each in direct}
+    return _encoded([{"trigger": trigger.payload, "prior": said}])
 
 
 def prior_of(instance: Instance, step: str) -> Prior:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from typing import Final, TypeAlias
-from urllib.parse import urlsplit
 
 import asyncpg
 
 from projections.errors import BadSchema, PostgresUnavailable
+from projections.postgres.dsn import address
 from streams.layout import PARTITIONS_MAX
 
 SCHEMA: Final = "vigil"
@@ -100,18 +100,3 @@ async def connect(dsn: str, *, schema: str = SCHEMA) -> Pool:
 def reason(error: asyncpg.PostgresError) -> str:
     """Return why Postgres refuses, without the row that it quotes: that may have secrets."""
     return str(error.args[0])
-
-
-def address(dsn: str) -> str:
-    """Return host, port and database of `dsn`, no password; it may be `PostgresUnavailable`."""
-    try:
-        parts = urlsplit(dsn)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = parts = None
-    if parts is None or parts.scheme not in {"postgres", "postgresql"}:
-        # The cause would show the DSN, and with it the password.
-        raise PostgresUnavailable(
-            "an unreadable DSN", detail="use postgresql://user:password@host:port/database"
-        ) from None
-    return f"{host or 'localhost'}:{port or 5432}{parts.path}"

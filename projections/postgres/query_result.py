@@ -51,6 +51,8 @@ def require_statement(text: str) -> None:
     """Raise `QueryRefused` where there is no statement: Postgres answers that with nothing."""
     if _NOTHING.fullmatch(text):
         raise QueryRefused("an empty statement")
+    if "\0" in text:  # guard: nul-in-statement-refused
+        raise QueryRefused("a statement with a NUL byte, which no text in Postgres has")
 
 
 async def answer(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:

@@ -83,6 +83,14 @@ async def list_episode_ids(
     return [UUID(str(row["episode_id"])) for row in rows]
 
 
+async def list_instance_ids(
+    pool: Pool, stack: Stack, *, first: UUID, last: UUID, limit: int
+) -> list[UUID]:
+    """Return the ids of instances of workflows from `first` to `last`, in order."""
+    rows = await _rows(pool, "list_instance_ids", stack.name, first, last, limit)
+    return [UUID(str(row["instance_id"])) for row in rows]
+
+
 async def latest_episode(pool: Pool, stack: Stack) -> UUID | None:
     """Return the id of the episode that was opened last; None: there is none."""
     row = _only(await _rows(pool, "latest_episode", stack.name))
@@ -94,6 +102,13 @@ async def list_steps(
 ) -> list[Row]:
     """Return an episode's steps, in order."""
     return await _rows(pool, "list_steps", stack.name, episode_id, limit)
+
+
+async def list_children(
+    pool: Pool, stack: Stack, episode_id: UUID, *, levels: int, limit: int = ROWS_MAX
+) -> list[Row]:
+    """Return an episode's children, theirs, and so on, each after its parent."""
+    return await _rows(pool, "list_children", stack.name, episode_id, levels, limit)
 
 
 async def list_timeline(
@@ -161,6 +176,11 @@ async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:
         return None
     history = await _rows(pool, "list_finding_events", stack.name, key, ROWS_MAX)
     return finding | {"history": history}
+
+
+async def list_finding_events_of(pool: Pool, stack: Stack, episode_id: UUID) -> list[Row]:
+    """Return what an episode did to findings, in order."""
+    return await _rows(pool, "list_finding_events_of_episode", stack.name, episode_id, ROWS_MAX)
 
 
 async def active_for(
@@ -274,6 +294,18 @@ async def list_dead_letters(
 ) -> list[Row]:
     """Return dead letters: the latest first."""
     return await _rows(pool, "list_dead_letters", stack.name, status, limit)
+
+
+async def list_orders(
+    pool: Pool,
+    stack: Stack,
+    *,
+    node: str | None = None,
+    actor: str | None = None,
+    limit: int = 50,
+) -> list[Row]:
+    """Return what people ordered of the running stack: the latest first."""
+    return await _rows(pool, "list_orders", stack.name, node, actor, limit)
 
 
 async def show_dead_letter(pool: Pool, stack: Stack, key: str) -> Row | None:

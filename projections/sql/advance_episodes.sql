@@ -29,12 +29,15 @@ UPDATE episodes AS episode SET
     model = coalesce(episode.model, advance.model),
     wall_used_ms = coalesce(advance.wall_used_ms, episode.wall_used_ms),
     first_node = coalesce(episode.first_node, advance.first_node),
-    level_outcome = coalesce(advance.level_outcome, episode.level_outcome)
+    level_outcome = coalesce(advance.level_outcome, episode.level_outcome),
+    would_raise = coalesce(advance.would_raise, episode.would_raise),
+    would_send = coalesce(advance.would_send, episode.would_send)
 FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
     attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
     turns_added bigint, tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
     summary text, error_class text, error_detail text, outputs jsonb, metadata jsonb, model text,
-    wall_used_ms bigint, first_node text, level_outcome text
+    wall_used_ms bigint, first_node text, level_outcome text,
+    would_raise jsonb, would_send jsonb
 )
 WHERE episode.stack = $1 AND episode.episode_id = advance.episode_id

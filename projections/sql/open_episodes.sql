@@ -8,9 +8,10 @@ INSERT INTO episodes (
     classification, confidence, summary, error_class, error_detail,
     mode, priority, opened_by, is_request, start_by, blocked_by, outputs, definition_revision,
     metadata, model, wall_used_ms, first_node, log_strategy,
-    service_level, level_outcome,
+    service_level, level_outcome, would_raise, would_send,
     forked_from, forked_at_step, forked_by, forked_reason,
-    workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item
+    workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item,
+    parent_id, parent_call
 )
 SELECT
     $1, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
@@ -22,9 +23,10 @@ SELECT
     coalesce(mode, 'live'), coalesce(priority, 0), opened_by, coalesce(is_request, false), start_by,
     blocked_by, outputs, definition_revision,
     metadata, model, coalesce(wall_used_ms, 0), first_node,
-    log_strategy, service_level, level_outcome,
+    log_strategy, service_level, level_outcome, would_raise, would_send,
     forked_from, forked_at_step, forked_by, forked_reason,
-    workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item
+    workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item,
+    parent_id, parent_call
 FROM json_to_recordset($2::json) AS opened (
     episode_id uuid, journal_seq bigint, actor_id text, expectation_id text, spec_rev text,
     generation bigint, trigger_type text, trigger_ref jsonb, subject_kind text,
@@ -35,10 +37,10 @@ FROM json_to_recordset($2::json) AS opened (
     error_detail text, mode text, priority bigint, opened_by text, is_request boolean,
     start_by timestamptz, blocked_by text, outputs jsonb, definition_revision bigint,
     metadata jsonb, model text, wall_used_ms bigint, first_node text, log_strategy text,
-    service_level jsonb, level_outcome text,
+    service_level jsonb, level_outcome text, would_raise jsonb, would_send jsonb,
     forked_from uuid, forked_at_step bigint, forked_by text, forked_reason text,
     workflow_id text, workflow_instance_id uuid, workflow_step_id text, workflow_step_no bigint,
-    workflow_item bigint
+    workflow_item bigint, parent_id uuid, parent_call text
 )
 ON CONFLICT (stack, episode_id) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -80,6 +82,8 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     log_strategy = excluded.log_strategy,
     service_level = excluded.service_level,
     level_outcome = excluded.level_outcome,
+    would_raise = excluded.would_raise,
+    would_send = excluded.would_send,
     forked_from = excluded.forked_from,
     forked_at_step = excluded.forked_at_step,
     forked_by = excluded.forked_by,
@@ -88,4 +92,6 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     workflow_instance_id = excluded.workflow_instance_id,
     workflow_step_id = excluded.workflow_step_id,
     workflow_step_no = excluded.workflow_step_no,
-    workflow_item = excluded.workflow_item
+    workflow_item = excluded.workflow_item,
+    parent_id = excluded.parent_id,
+    parent_call = excluded.parent_call

@@ -45,7 +45,9 @@ class MemoryFencedWriter:
             last = self.stream.last_of(self.subject)
             if last is None or last.seq != self.seq:  # guard: memory-former-writer-refused
                 raise VersionConflict(self.subject, expected=self.seq)
-            headers = event_headers(id=event.id, hops=event.hops, trace=event.trace)
+            headers = event_headers(
+                id=event.id, hops=event.hops, trace=event.trace, follows=event.follows
+            )
             self.stream.publish(self.stack.event(event.name), event.data, headers)
 
 

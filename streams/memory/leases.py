@@ -14,7 +14,7 @@ import msgspec
 from streams.clock import Clock
 from streams.errors import LeaseLost
 from streams.memory.watch import MemoryWatch, Watchers
-from streams.ports.leases import RECLAIM_MAX, Claim, ClaimChange, Lease, error_shown
+from streams.ports.leases import CUT_SHORT_S, RECLAIM_MAX, Claim, ClaimChange, Lease, error_shown
 
 MARKER_KEPT_S: Final = 24 * 3600.0
 """How long a lapse stays visible to watchers that were away, as on the server."""
@@ -93,6 +93,20 @@ class MemoryLeases:
         self._settle()
         standing = self._standing(after=0)
         return [change for change in standing if change.state == "expired"][:limit]
+
+    async def cut_short(self, *, holder: str) -> Sequence[str]:
+        """See `Leases.cut_short`."""
+        self._settle()
+        held = [key for key, owner in self.claimed().items() if owner == holder]
+        for key in held:
+            stored = self._bucket[key]
+            change = self._change(
+                key, state="claimed", at=self._clock.now(), claim=stored.change.claim
+            )
+            ends_s = min(stored.ends_s, self._clock.monotonic_s() + CUT_SHORT_S)
+            self._bucket[key] = _Stored(change=change, ends_s=ends_s)
+            self._watchers.tell(change)
+        return held
 
     @asynccontextmanager
     async def watch(self, *, after: int = 0) -> AsyncIterator[MemoryWatch[ClaimChange]]:

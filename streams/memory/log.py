@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from streams.layout import Stream
+from streams.layout import Kind, Stream
 from streams.memory.following import MemoryFollower
 from streams.memory.stream import MemoryStream
 from streams.ports.log import START, Commit, Recorded
@@ -42,6 +42,17 @@ class MemoryLog:
         """See `EventLog.newest`."""
         found = [self._stream_of(each).last_of(each) for each in subjects]
         return {one.subject: parse_commit(one) for one in found if one is not None}
+
+    async def subjects(self, kind: Kind) -> Sequence[str]:
+        """See `EventLog.subjects`."""
+        stack, holder = self._stack, self._stack.holder_of(kind)
+        parts = [(each, stack.aggregates(kind, each)) for each in stack.partitions_of(holder)]
+        return sorted(
+            subject
+            for partition, those in parts
+            for subject in self._partition(holder, partition).subjects()
+            if subject.startswith(those.removesuffix(">"))
+        )
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from streams.clock import Clock
@@ -14,6 +14,9 @@ from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage
 
 DEDUPE_WINDOW_S: Final = 120.0
 """How long a message id is remembered, as on the server."""
+
+_BEFORE_ALL: Final = datetime.min.replace(tzinfo=UTC)
+"""When every stream is made that no test makes anew."""
 
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """Largest body and headers of one message: the server's default `max_payload`."""
@@ -28,8 +31,8 @@ class MemoryStream:
         self.bell = bell or Bell(clock)
         """Rings for every message."""
         self.is_deleted = False
-        self.created = "at first"
-        """When it was made: another text for each that had this name."""
+        self.created = _BEFORE_ALL.isoformat()
+        """When it was made: another time for each that had this name."""
         self._purged = 0
         """How many messages were taken from its beginning."""
         self.newest_seq = 0
@@ -61,7 +64,8 @@ class MemoryStream:
 
     def make_anew(self) -> None:
         """Delete it and make another one of its name, which is empty."""
-        self.created = f"after what was made {self.created}"
+        at_earliest = datetime.fromisoformat(self.created) + timedelta(microseconds=1)
+        self.created = max(self.clock.now(), at_earliest).isoformat()
         self.purge()
         self._purged = 0
         self._known_ids.clear()
@@ -118,6 +122,10 @@ class MemoryStream:
     def of(self, subject: str, *, after: int = 0) -> Sequence[StreamMessage]:
         """Return the messages on exactly `subject` past sequence `after`, oldest first."""
         return [message for message in self._of.get(subject, ()) if message.seq > after]
+
+    def subjects(self) -> Sequence[str]:
+        """Return the subjects that have a message."""
+        return [subject for subject, messages in self._of.items() if messages]
 
     def last_of(self, subject: str) -> StreamMessage | None:
         """Return the newest message on exactly `subject`, or None."""

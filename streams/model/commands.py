@@ -54,6 +54,15 @@ class Attend(_Tagged, frozen=True, kw_only=True, tag="attend@1"):
     episode_id: str
 
 
+class ChildEnded(_Tagged, frozen=True, kw_only=True, tag="child_ended@1"):
+    """Look at a child that an episode waits for: it has ended."""
+
+    actor_id: str
+    episode_id: str
+    """The parent."""
+    child_id: str
+
+
 class Verdict(StrEnum):
     """What somebody decides about a request for approval."""
 
@@ -78,7 +87,7 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     output_key: str = ""
     """Which output; empty: the episode itself asks."""
     round_no: int = 0
-    """Which round of the output it is about (`Output.round_no`); 0: an older version sent it."""
+    """Which round of the output it is about (`Output.round_no`)."""
     edited_hash: str = ""
     """Of `edited_plan`; empty: the plan is approved as it is."""
     edited_plan: msgspec.Raw = NOTHING
@@ -131,9 +140,9 @@ class CancelOutput(_Tagged, frozen=True, kw_only=True, tag="cancel_output@1"):
     id: str
     output_key: str
     by: str
-    reason: str = ""
-    round_no: int = 0
+    round_no: int
     """As in `Decide`."""
+    reason: str = ""
 
 
 class Carry(_Tagged, frozen=True, kw_only=True, tag="carry@1"):
@@ -144,7 +153,7 @@ class Carry(_Tagged, frozen=True, kw_only=True, tag="carry@1"):
 
 
 Attending: TypeAlias = (
-    Attend | Cancel | CancelOutput | Decide | Resolve | RetryOutput | ShareDecision
+    Attend | Cancel | CancelOutput | ChildEnded | Decide | Resolve | RetryOutput | ShareDecision
 )
 """People's and time's commands to an episode. They are ruled on and written down, and nobody need
 have room to run the episode for that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -50,7 +50,7 @@ class RaiseFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="raise
     summary: str | None = None
     subject_kind: str | None = None
     subject_id: str | None = None
-    evidence: msgspec.Raw = NOTHING
+    evidence_json: msgspec.Raw = msgspec.field(name="evidence", default=NOTHING)
     caused_by_key: str | None = None
     ttl_s: float | None = None
     """Seconds until it ends unless it is raised or updated again."""
@@ -65,7 +65,7 @@ class UpdateFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="upda
     severity: Severity | None = None
     confidence: float | None = None
     summary: str | None = None
-    evidence: msgspec.Raw = NOTHING
+    evidence_json: msgspec.Raw = msgspec.field(name="evidence", default=NOTHING)
 
 
 class ClearFinding(Struct, frozen=True, kw_only=True, tag_field="do", tag="clear"):
@@ -117,7 +117,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     summary: str = ""
     subject_kind: str = ""
     subject_id: str = ""
-    evidence: msgspec.Raw = NOTHING
+    evidence_json: msgspec.Raw = msgspec.field(name="evidence", default=NOTHING)
+    """As it is stored; `evidence` is the value."""
     caused_by_key: str = ""
     """Key of the finding that explains this one."""
     raised_by_episode_id: str
@@ -139,6 +140,11 @@ class Finding(Struct, frozen=True, kw_only=True):
     acknowledged_at: datetime | None = None
     cleared_by: str = ""
     """The person who cleared it; empty: an episode or nobody has."""
+
+    @property
+    def evidence(self) -> Any:  # noqa: ANN401 - it is what the user gave
+        """Return what it was raised or updated with, any JSON value; None: nothing."""
+        return msgspec.json.decode(self.evidence_json)
 
 
 class FindingOutcome(Struct, frozen=True, kw_only=True):

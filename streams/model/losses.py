@@ -6,6 +6,7 @@
     ends_early      its newest message is before one that was acknowledged or delivered
     begins_late     its oldest message is past the first that it must have; only of what keeps all
     emptied         it has no message any more; only of what always has one
+    forgotten       it lacks what it must have; only of the gates: positions of reactors
     noted           somebody has noted a loss, and what it is cannot be read
 
 Streams of commits keep all that they ever had, from a first message on that is noted. Events, work,
@@ -89,6 +90,7 @@ class Lack(StrEnum):
     ENDS_EARLY = "ends_early"
     BEGINS_LATE = "begins_late"
     EMPTIED = "emptied"
+    FORGOTTEN = "forgotten"
     NOTED = "noted"
 
 
@@ -117,6 +119,8 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return f"was emptied up to {self.first_seq - 1:,}"
             case Lack.EMPTIED:
                 return "was emptied"
+            case Lack.FORGOTTEN:
+                return "lacks the positions of reactors, which have published events"
             case Lack.NOTED:
                 return "is noted as one that has lost its past"
 

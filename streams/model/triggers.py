@@ -33,14 +33,17 @@ class EventTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="eve
     """A domain event fired it."""
 
     event_id: str
+    """The event's id."""
     event_type: str
     """The event's dotted name; of another stream, its subject."""
     payload: JsonObject
+    """What it was fired with: a JSON object."""
     entity_id: str = ""
     """The payload's value under the expectation's `subject_key`; empty without one."""
     hops: int = 0
     """How many engine-made events lie between this one and the outside world."""
     cloud: CloudEvent | None = None
+    """The attributes of a CloudEvent; None: it is none."""
     stream: str = ""
     """The stream it came from; empty for the stack's own events."""
     coalesced: int = 0
@@ -64,7 +67,9 @@ class ManualTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ma
     """A person or a program asked for it."""
 
     requested_by: str
+    """Who asked for it."""
     reason: str = ""
+    """Why, in their words."""
     payload: JsonObject = msgspec.field(default_factory=dict)
     entity_id: str = ""
     hops: int = 0
@@ -74,7 +79,9 @@ class WorkflowTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """A step of a workflow is due."""
 
     workflow_instance_id: str
+    """The instance."""
     workflow_step_id: str
+    """The step's name."""
     workflow_id: str = ""
     """The workflow's name."""
     workflow_step_no: int = 0
@@ -86,6 +93,7 @@ class WorkflowTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     is_compensation: bool = False
     """Whether the item is to be undone."""
     input: JsonObject = msgspec.field(default_factory=dict)
+    """The input of the step, which is its `payload`, too."""
     entity_id: str = ""
     hops: int = 0
 
@@ -95,7 +103,23 @@ class WorkflowTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
         return self.input
 
 
-Trigger: TypeAlias = EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTrigger
+class EpisodeTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="episode"):
+    """Another episode has started it and waits for its end: its parent."""
+
+    parent_id: str
+    """The parent."""
+    parent_actor_id: str
+    """The parent's actor."""
+    call: str
+    """The path of the call in the parent's function, such as `4.2.1`."""
+    payload: JsonObject = msgspec.field(default_factory=dict)
+    entity_id: str = ""
+    hops: int = 0
+
+
+Trigger: TypeAlias = (
+    EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTrigger | EpisodeTrigger
+)
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -153,11 +177,20 @@ class PublicEvents(StrEnum):
     """All but `expectation.triggered` and `episode.started`."""
 
 
+class OverrideFailure(Struct, frozen=True, kw_only=True):
+    """How a call fails in a dry run."""
+
+    error_class: str
+    detail: str = ""
+
+
 class Overrides(Struct, frozen=True, kw_only=True):
     """What a dry run puts in the place of the outside."""
 
     tools: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     """`capability.action` → the result, as JSON, that stands for calling it."""
+    failures: dict[str, OverrideFailure] = msgspec.field(default_factory=dict)
+    """`capability.action`, or `synthesis` → how it fails; none of these has a result, too."""
     synthesis: msgspec.Raw = NOTHING
     """The value, as JSON, that stands for every synthesis; `null`: none does."""
     persist_findings: str = ""

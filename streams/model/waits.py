@@ -55,9 +55,11 @@ class Wait(Struct, frozen=True, kw_only=True):
 
     ref: str
     """What they call it, such as `payment:42`. Several episodes may wait for the same. Empty: a
-    sleep, which only its time ends."""
+    sleep, which its time ends, or the end of children; without a time, children alone."""
     expires_at: datetime | None = None
     """Until when it waits; None: for as long as it takes."""
     on_expiry: OnExpiry = OnExpiry.FAIL
     remind_every_s: float = 0.0
     """Seconds between two public reminders; 0: none."""
+    seconds: float = 0.0
+    """Of a sleep: how long it was asked for."""

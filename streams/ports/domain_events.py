@@ -55,6 +55,8 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Of a CloudEvent: its headers."""
     stream: str = ""
     """The feed's stream; empty for the stack's own events."""
+    follows: str | msgspec.UnsetType = msgspec.UNSET
+    """Of a public event: `<stream>/<sequence>` of the commit that it follows from."""
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     hops: int = 0
     trace: str = ""
     """W3C `traceparent`; empty for none."""
+    follows: str = ""
+    """`<stream>/<sequence>` of the commit that it follows from; empty: from none."""
 
 
 class FencedWriter(Protocol):

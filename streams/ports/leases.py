@@ -31,6 +31,7 @@ refused or do nothing: each names the revision that it is about.
 | holder dies | the key lapses after its time-to-live; the marker calls for recovery |
 | holder is paused past its lease, then wakes | its next append is refused by version |
 | everyone who watches is away when a key lapses | the marker waits for a day |
+| holder is proven dead (`cut_short`) | the key lapses after a second, and the rest is as above |
 | server restarts | keys and their remaining lives are kept; lapses happen on time or at start |
 """
 
@@ -47,6 +48,9 @@ from streams.errors import LeaseLost
 
 RECLAIM_MAX: Final = 100
 """How many lapsed claims `reclaim_expired` returns by default."""
+
+CUT_SHORT_S: Final = 1.0
+"""What is left of the life of a claim that was cut short, in seconds: the server's least."""
 
 ERROR_CHARS_MAX: Final = 1000
 """Longest error of a failed claim, in characters; it travels in a header."""
@@ -165,6 +169,16 @@ class Leases(Protocol):
 
         For looking now and then instead of watching. A replica may answer, so what was taken over a
         moment ago may still be listed; `acquire` settles whose it is.
+        """
+
+    async def cut_short(self, *, holder: str) -> Sequence[str]:
+        """Have each claim of `holder` lapse after `CUT_SHORT_S`; return their keys.
+
+        Only for who can prove that no process of this name lives. What follows is what follows from
+        any lapse; a claim that was renewed or given up meanwhile is left as it is.
+
+        Raises:
+            Unavailable: no answer. What was not cut short lapses in its own time; call again.
         """
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from streams.layout import Stream
+from streams.layout import Kind, Stream
 from streams.model.events import LogEvent
 
 START: Final = 0
@@ -97,6 +97,12 @@ class EventLog(Protocol):
         """Return the last commit of each aggregate that has one, by subject, in few requests.
 
         May lag an acknowledged append for moments, as `read` may.
+        """
+
+    async def subjects(self, kind: Kind) -> Sequence[str]:
+        """Return the subject of every aggregate of a kind, as the leaders know them, in order.
+
+        Of 100,000 in each partition at most: the server lists no more.
         """
 
     async def at(

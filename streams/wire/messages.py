@@ -48,6 +48,10 @@ _SERVER_HEADERS: Final = "Nats-"
 """Prefix of headers that are for the server, and for one message only."""
 
 HOPS_HEADER: Final = "Vigil-Hops"
+FOLLOWS_HEADER: Final = "Vigil-Follows"
+"""Of a public event: the stream within the stack, and the sequence, of the commit that it follows
+from, such as `journal/17`."""
+
 TRACE_HEADER: Final = "traceparent"
 COMMIT_HEADER: Final = "Vigil-Commit"
 """The commit's id. Not `Nats-Msg-Id`: with that, a repeated append would be answered with
@@ -127,10 +131,10 @@ def event_body(name: str, payload: JsonObject) -> bytes:
     return body
 
 
-def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:
+def event_headers(*, id: str, hops: int = 0, trace: str = "", follows: str = "") -> dict[str, str]:
     """Return the message headers of a domain event; empty ones are left out."""
-    headers = message_headers(id=id, trace=trace)
-    return {**headers, HOPS_HEADER: str(hops)} if hops else headers
+    more = {HOPS_HEADER: str(hops) if hops else "", FOLLOWS_HEADER: follows}
+    return message_headers(id=id, trace=trace) | {key: each for key, each in more.items() if each}
 
 
 def copy_headers(
@@ -145,7 +149,10 @@ def copy_headers(
     It stays the same event, so it opens nothing that the first copy has opened.
     """
     event_id = _claimed_id(headers) or f"{stream}:{seq}"
-    dropped = {EVENT_ID_HEADER} | {name for name in headers if name.startswith(_SERVER_HEADERS)}
+    # guard: copy-follows-from-nothing
+    dropped = {EVENT_ID_HEADER, FOLLOWS_HEADER} | {
+        name for name in headers if name.startswith(_SERVER_HEADERS)
+    }
     kept = {name: value for name, value in headers.items() if name not in dropped}
     # guard: same-event-published-again
     same = {EVENT_ID_HEADER: event_id} if len(event_id) <= ID_CHARS_MAX else {}
@@ -240,6 +247,7 @@ def _parse_event(
             hops=_hops(headers),
             cloud=_cloud(headers),
             stream=feed,
+            follows=headers.get(FOLLOWS_HEADER, msgspec.UNSET),
         )
     except _Refused as refused:
         reason, detail = refused.args

@@ -91,6 +91,20 @@ GIVEN: Final = {"user": "ann", "password": secret("argument"), "_token": secret(
 
 PROMPT: Final = {"system": secret("prompt"), "messages": [{"content": secret("prompt")}], "n": 1}
 
+SHOWN: Final = {"system": "as all may see", "messages": [], "n": 1}
+"""A prompt of episodes under `full_debug`, which shows it."""
+
+
+def steps(strategy):
+    """Return the steps of an episode."""
+    prompt = SHOWN if strategy == "full_debug" else PROMPT
+    return (
+        *STEPS,
+        synthesize(prompt, transient={"key": secret("transient")}),
+        synthesize({**prompt, "user": "fail"}, transient={"key": secret("transient")}),
+    )
+
+
 STEPS: Final = (
     tool_call(log_in, **GIVEN),
     tool_call(refuse, **GIVEN),
@@ -100,8 +114,6 @@ STEPS: Final = (
     tool_call(log_in, user="ann", password=7, _token=secret("transient")),
     tool_call(web, url=f"{RECEIVER}/echo", _headers={"X-Key": secret("header")}),
     tool_call(web, url=f"{RECEIVER}/fail", _headers={"X-Key": secret("header")}),
-    synthesize(PROMPT, transient={"key": secret("transient")}),
-    synthesize({**PROMPT, "user": "fail"}, transient={"key": secret("transient")}),
 )
 
 
@@ -110,12 +122,13 @@ class ByClass(Strategy[dict[str, object]]):
 
     def init(self, episode, trigger):
         """Begin without anything."""
-        return {"session": "", "fails": trigger.payload["fails"]}
+        return {**trigger.payload, "session": ""}
 
     def next_step(self, state, ctx):
         """Take the next step."""
-        if ctx.turn <= len(STEPS):
-            return STEPS[ctx.turn - 1]
+        planned = steps(state["strategy"])
+        if ctx.turn <= len(planned):
+            return planned[ctx.turn - 1]
         if state["fails"]:
             raise RuntimeError(f"gave up with {state['session']}")
         return converge()
@@ -137,7 +150,7 @@ async def by_function(ctx, trigger):
     await ctx.gather(*(attempted(ctx, step) for step in STEPS[1:5]))
     for step in STEPS[5:8]:
         await attempted(ctx, step)
-    for step in STEPS[8:]:
+    for step in steps(trigger.payload["strategy"])[8:]:
         try:
             await ctx.synthesize(step.prompt, transient=step.transient)
         except CallFailed:

@@ -211,6 +211,7 @@ async def test_who_saw_an_older_plan_is_refused_while_the_right_decision_stands(
     assert end.status.value == "done"
 
 
+@pytest.mark.nightly
 async def test_what_expires_while_no_node_runs_is_answered_when_one_starts(people):
     ann, bob = people
     async with node(ann, Hasty):
@@ -236,6 +237,7 @@ async def test_what_expires_while_no_node_runs_is_answered_when_one_starts(peopl
     assert (answer.resolution, answer.by) == (Resolution.EXPIRED, "")
 
 
+@pytest.mark.nightly
 async def test_a_thousand_episodes_that_wait_take_no_slot_and_next_to_no_memory(people):
     ann, _ = people
     async with node(ann, Patient) as running:
@@ -252,7 +254,7 @@ async def wait_blocked(ports: Ports, running: Node, count: int, *, total: int) -
     await asyncio.gather(*(ask(ports, f"c{total}-{number}") for number in range(count)))
 
     async def are_left() -> bool:
-        if running._running._runs or await ports.commands.backlog("clerk"):
+        if running._running._attempts or await ports.commands.backlog("clerk"):
             return False
         return len(await happened(ports, SignalWaited)) == total
 

@@ -26,6 +26,8 @@ from tests.acceptance.agreement import Lives, journal, steps_of
 from tests.acceptance.cluster import Cluster
 from tests.acceptance.defined import ACTOR, EVENT, ROOM, definition, text_of_step
 
+pytestmark = pytest.mark.nightly
+
 APP: Final = "tests.acceptance.defined:app"
 LEASE_S: Final = "3"
 MOST_S: Final = 60.0

@@ -21,6 +21,8 @@ from tests.acceptance.agreement import Lives, journal
 from tests.acceptance.cluster import Cluster, wait_until
 from tests.contracts.samples import opened
 
+pytestmark = pytest.mark.nightly
+
 APP: Final = "tests.acceptance.expiring:app"
 
 FINDINGS: Final = 200

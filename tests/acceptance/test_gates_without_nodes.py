@@ -9,7 +9,6 @@ late. What a tick says of its time is exact, however late it is.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +28,9 @@ from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import POLL_S, Cluster
 from tests.acceptance.gated import CALM_S, ORDERS, REST_S, SHORT_S
 from tests.contracts import samples
+from tests.size import size
+
+pytestmark = pytest.mark.nightly
 
 GATED: Final = "tests.acceptance.gated:app"
 AUDIT: Final = "tests.acceptance.gated:audit"
@@ -41,7 +43,7 @@ CLOCK_S: Final = 0.01
 
 WAIT_S_MAX: Final = 30.0
 TICK: Final = timedelta(seconds=2)
-HISTORIC: Final = 5_000 if os.environ.get("VIGIL_TEST_SIZE") == "full" else 2_000
+HISTORIC: Final = size("historic", short=2_000, full=5_000)
 MIDDLE: Final = HISTORIC // 5
 LIVE: Final = 20
 

@@ -1,24 +1,26 @@
 """Limits of the whole cluster with real processes: how many run at a time, and in what order.
 
-1,000 events over 100 customers by default. `make limits` has 10,000: so many take under two minutes
-on two cores. `VIGIL_TEST_LIMITED_EVENTS` says how many.
+400 events over 100 customers by default. `make limits` has 10,000: so many take under two minutes
+on two cores.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Final
+
+import pytest
 
 from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster, wait_until
 from tests.acceptance.limited import AT_ONCE
 from tests.contracts.samples import opened
+from tests.size import size
 from tests.standing import standing
 from tests.turns import Turns
 
 APP: Final = "tests.acceptance.limited:app"
-EVENTS: Final = int(os.environ.get("VIGIL_TEST_LIMITED_EVENTS", "1000"))
+EVENTS: Final = size("limited", short=400, full=10_000)
 CUSTOMERS: Final = 100
 BEFORE_KILL: Final = EVENTS // 5
 ENDED: Final = "select 1 from episodes where status = 'done'"
@@ -66,6 +68,7 @@ async def published_by_customer(cluster: Cluster) -> dict[str, list[str]]:
     return published
 
 
+@pytest.mark.nightly
 async def test_never_more_run_at_a_time_on_three_nodes_and_each_customers_in_order(
     cluster: Cluster,
 ):
@@ -102,6 +105,7 @@ async def test_so_it_is_when_the_node_that_dispatches_is_killed(cluster: Cluster
     assert any(node.says("scheduling") for node in cluster.nodes[1:])
 
 
+@pytest.mark.nightly
 async def test_so_it_is_when_the_node_that_dispatches_is_paused_and_wakes_again(cluster: Cluster):
     first = await cluster.start("n1", app=APP, VIGIL_LEASE_S="2")
     for name in ("n2", "n3"):

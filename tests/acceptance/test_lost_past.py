@@ -137,6 +137,7 @@ async def test_whatever_is_deleted_by_hand_stops_its_nodes_and_is_not_made_anew(
     node = await cluster.start("n1")
     await place(cluster, 0, EPISODES)
     await cluster.wait_rows(DONE, EPISODES, most_s=30)
+    assert vigil.run("mode", "n9", "disabled", "--by", "ann").returncode == 0
 
     since_s = time.monotonic()
     await act(cluster)
@@ -146,6 +147,8 @@ async def test_whatever_is_deleted_by_hand_stops_its_nodes_and_is_not_made_anew(
 
     done = vigil.run("recover", "--accept-loss", "--yes")
     assert done.returncode == 0, done.stderr
+    (ordered,) = vigil.ask("mode", "n9")["nodes"]
+    assert (ordered["mode"], ordered["by"]) == ("disabled", "ann")
     node = await cluster.start("n2")
     await place(cluster, EPISODES, EPISODES)
     await cluster.wait_rows(DONE, 2 * EPISODES, most_s=30)

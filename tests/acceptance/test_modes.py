@@ -31,8 +31,8 @@ def say(cluster: Cluster, *words: str) -> None:
 
 def runs(node: NodeProcess) -> bool:
     """Return whether a node has said last that it runs episodes."""
-    switched = [line for line in node.events() if line["event"] == "switched"]
-    return bool(switched) and bool(switched[-1]["runs"])
+    switched = [line for line in node.events() if line["event"] == "mode in force"]
+    return bool(switched) and bool(switched[-1]["runs_episodes"])
 
 
 async def requests_of(cluster: Cluster, node: str) -> set[tuple[str, str]]:

@@ -14,7 +14,8 @@ from typing import Final
 import pytest
 
 from engine.adapters.webhook import Webhook
-from engine.app.outputs import Retries, Route
+from engine.app.actions import Retries
+from engine.app.outputs import Route
 from engine.node.node import Node
 from streams.jetstream import connect
 from streams.layout import Stream

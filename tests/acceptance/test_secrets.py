@@ -10,7 +10,7 @@ commands print.
 | in a result | as `result` of its step, and in the state of a checkpoint | nowhere |
 | an argument, redacted or `_…` | in a `result` or a state, if the tool returned it | nowhere |
 | a header of a request | in the `result` of an answer that quotes it | nowhere |
-| a prompt | in the `result`, if there is no synthesizer | nowhere |
+| a prompt, but for `full_debug` | in the `result`, if there is no synthesizer | nowhere |
 | in an error of any of them | nowhere | nowhere |
 
 One place is not looked at: a cache of results that all nodes of the stack share (`cache_scope`)

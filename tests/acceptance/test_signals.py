@@ -1,25 +1,28 @@
 """Bursts of signals to real processes of which some are killed: none is lost, all are in order.
 
-60 episodes by default. `make signals` has 1,000. `VIGIL_TEST_SIGNALLED_EPISODES` says how many.
+60 episodes by default. `make signals` has 1,000.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Sequence
 from itertools import cycle
 from random import Random
 from typing import Final
 
 import nats as nats_client
+import pytest
 
 from tests.acceptance.cluster import Cluster, NodeProcess
 from tests.acceptance.signalled import WAITS
+from tests.size import size
+
+pytestmark = pytest.mark.nightly
 
 APP: Final = "tests.acceptance.signalled:app"
-EPISODES: Final = int(os.environ.get("VIGIL_TEST_SIGNALLED_EPISODES", "60"))
+EPISODES: Final = size("signalled", short=60, full=1_000)
 KINDS: Final = ("function", "class", "steps")
 PAUSES_S: Final = (0.0, 0.005, 0.02, 0.05)
 """Between two signals of a burst."""

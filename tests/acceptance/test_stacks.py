@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Final
 
 import psutil
+import pytest
 
 from tests.acceptance.cluster import Cluster, NodeProcess, wait_until
+
+pytestmark = pytest.mark.nightly
 
 STACKS: Final = ("orders", "billing")
 APP: Final = "tests.acceptance.stacked:app"

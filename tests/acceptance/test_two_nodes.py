@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from tests.acceptance.cluster import Cluster
+from tests.size import size
 
-EVENTS: Final = 2_000 if os.environ.get("VIGIL_TEST_SIZE") == "full" else 600
+EVENTS: Final = size("shared", short=600, full=2_000)
 SHARE_MIN: Final = EVENTS // 5
 ENDED: Final = "select 1 from episodes where status = 'done'"
 

@@ -1,13 +1,14 @@
 """Workflows on real servers and processes of which some are killed: all end, and nothing twice.
 
-10 instances of 50 steps by default. `make workflows` has 200. `VIGIL_TEST_INSTANCES` says how many.
+10 instances of 50 steps by default. `make workflows` has 200.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Final
+
+import pytest
 
 from engine.workflows.instance import fold_instance
 from streams.jetstream import connect
@@ -17,9 +18,12 @@ from streams.model.workflows import WorkflowStatus
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster
 from tests.acceptance.flowing import WIDTH
+from tests.size import size
+
+pytestmark = pytest.mark.nightly
 
 APP: Final = "tests.acceptance.flowing:app"
-INSTANCES: Final = int(os.environ.get("VIGIL_TEST_INSTANCES", "10"))
+INSTANCES: Final = size("instances", short=10, full=200)
 STEPS: Final = WIDTH + 2
 ENDED: Final = "select 1 from workflow_instances where status = 'done'"
 STEPS_DONE: Final = "select 1 from workflow_steps where status = 'done'"

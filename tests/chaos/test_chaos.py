@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.chaos.faults import Fault, plan
 from tests.chaos.run import Size, run
 
@@ -14,6 +16,7 @@ SEED: Final = 9
 SMALL: Final = Size(episodes=90, functions=30, nodes=3, lease_s=1.5, during_s=8.0)
 
 
+@pytest.mark.nightly
 async def test_nothing_is_lost_doubled_or_stuck_whatever_breaks(tmp_path: Path):
     outcome = await run(tmp_path, SMALL, seed=SEED)
 

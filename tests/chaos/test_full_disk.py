@@ -17,6 +17,8 @@ from streams.model.events import EndStatus
 from tests.acceptance.cluster import wait_until
 from tests.chaos.stage import WAIT_S_MAX, opened
 
+pytestmark = pytest.mark.nightly
+
 STORE_BYTES_MAX: Final = 4_000_000
 FILLER: Final = "filler"
 ANSWER_S: Final = 1.0

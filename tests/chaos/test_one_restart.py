@@ -10,12 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from engine.operations.decide_request import ApprovalTarget, decide_request
 from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster
 from tests.chaos.stage import kept_going
 from tests.chaos.watchers import RESTARTS
+
+pytestmark = pytest.mark.nightly
 
 APP: Final = "tests.chaos.watchers:app"
 

@@ -13,6 +13,8 @@ from streams.model.events import EndStatus, EpisodeLeft
 from tests.acceptance.cluster import wait_until
 from tests.chaos.stage import WAIT_S_MAX, opened
 
+pytestmark = pytest.mark.nightly
+
 SOON_S: Final = 1.0
 NEVER_S: Final = 600.0
 """An answer that no test waits for."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster
 from tests.chaos.stage import kept_going
+
+pytestmark = pytest.mark.nightly
 
 APP: Final = "tests.chaos.poisonous:app"
 

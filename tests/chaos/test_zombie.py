@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from streams.model.events import EndStatus, EpisodeStarted
 from tests.acceptance.cluster import wait_until
 from tests.chaos.stage import WAIT_S_MAX, opened
+
+pytestmark = pytest.mark.nightly
 
 ANSWER_S: Final = 1.0
 """Time enough to freeze a node between its call and the answer."""

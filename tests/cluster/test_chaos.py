@@ -16,6 +16,7 @@ SEED: Final = 4
 SMALL: Final = Size(episodes=30, functions=10, nodes=2, lease_s=2.0, during_s=4.0)
 
 
+@pytest.mark.nightly
 async def test_nothing_acknowledged_is_lost_on_any_server(tmp_path: Path):
     outcome = await run(tmp_path, SMALL, seed=SEED, kinds=(ServerFault.TWO,))
 

@@ -16,7 +16,7 @@ from tests.acceptance.cluster import wait_until
 from tests.cluster.three import Three
 from tests.streams.jetstream.test_compression import compress, compression_of
 from tests.streams.jetstream.test_setup import api
-from vigil.commands.doctor import look_at_servers, of_stream
+from vigil.asking.repairs.diagnosis import look_at_servers, of_stream
 
 SETTINGS: Final = LinkSettings(replicas=3)
 RESTART_S_MAX: Final = 60.0

@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from streams.jetstream import LinkSettings, connect
 from streams.layout import Stream
 from streams.ports.domain_events import DomainEvents
@@ -17,6 +19,8 @@ from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import Cluster
 from tests.cluster.three import Three
 from tests.contracts.samples import commit
+
+pytestmark = pytest.mark.nightly
 
 AGGREGATES: Final = 40
 COMMITS: Final = 60

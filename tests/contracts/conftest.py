@@ -1,7 +1,7 @@
 """Each contract runs on every implementation of the ports.
 
 Some contracts have a second axis: over how many streams the stack is spread, or which bucket it is.
-There `VIGIL_TEST_CONTRACTS=all` (`make contracts`) runs every combination, and otherwise each test
+There `VIGIL_TEST_SIZE=contracts` (`make contracts`) runs every combination, and otherwise each test
 runs on every adapter, and with every value of the other axis, on a server as well as in memory:
 
 - Grouping is about how one message is stored in one stream. What reads, merges and carries over
@@ -13,7 +13,6 @@ runs on every adapter, and with every value of the other axis, on a server as we
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import product
@@ -26,6 +25,7 @@ from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.contracts.foreign import MemoryOrders, Orders, ServerOrders
 from tests.contracts.time import ContractClock, ContractLoop, running_loop
+from tests.size import is_full
 
 LEASE_TTL_S: Final = 1.0
 """The shortest lease the server allows: lapses come quickly."""
@@ -50,7 +50,7 @@ BUCKETS: Final = (
     ("grouped", "registry"),
 )
 
-IS_ALL: Final = os.environ.get("VIGIL_TEST_CONTRACTS") == "all"
+IS_ALL: Final = is_full("contracts")
 
 
 def pytest_asyncio_loop_factories(config, item) -> Mapping[str, type[asyncio.AbstractEventLoop]]:

@@ -138,6 +138,19 @@ async def test_of_aggregates_that_do_not_exist_there_is_no_newest_commit(log, st
     assert await log.newest([]) == {}
 
 
+async def test_all_aggregates_of_a_kind_are_told_and_no_others(log, stack):
+    keys = [f"k{number}" for number in range(7)]
+    for key in keys:
+        await log.append(stack.order(key), commit("c1"), after=START)
+    await log.append(stack.definition("k1"), commit("c1"), after=START)
+    again = await log.append(stack.episode("e1"), commit("c1"), after=START)
+    await log.append(stack.episode("e1"), commit("c2"), after=again)
+
+    assert await log.subjects(Kind.ORDER) == sorted(map(stack.order, keys))
+    assert await log.subjects(Kind.EPISODE) == [stack.episode("e1")]
+    assert await log.subjects(Kind.LANE) == []
+
+
 async def test_the_head_is_zero_before_the_first_commit(log):
     assert await log.head() == 0
 

@@ -456,3 +456,25 @@ async def cut_off(work, turns) -> Lease | None:
     working.cancel()
     await asyncio.wait({working})
     return None if working.cancelled() else working.result()
+
+
+async def test_claims_of_a_dead_holder_are_cut_short_and_then_lapse_as_any_do(leases):
+    dead, others = await acquired(leases), await acquired(leases, OTHER_KEY, holder="n2")
+    assert list(await leases.cut_short(holder="n1")) == [KEY]
+    with pytest.raises(LeaseLost):
+        await leases.renew(dead)
+    await leases.renew(others)
+    assert await leases.acquire(KEY, holder="n3") is None
+    async with leases.watch() as watch:
+        state = ""
+        while state != "expired":
+            (change,) = await next_of(watch, 1)
+            state = change.state if change.key == KEY else state
+    taken = await acquired(leases, holder="n3")
+    assert taken.stolen
+
+
+async def test_what_lapsed_or_was_given_up_is_not_cut_short(leases):
+    await leases.complete(await acquired(leases))
+    await lapsed(leases, await acquired(leases, OTHER_KEY))
+    assert list(await leases.cut_short(holder="n1")) == []

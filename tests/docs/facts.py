@@ -20,7 +20,10 @@ import typer
 
 from engine.app.actor import Actor, ExpectationOptions
 from projections.postgres.queries import migrations
-from tests.docs.life import diagram
+from streams.model.triggers import Trigger
+from tests.docs.client import client_calls
+from tests.docs.life import diagram, diagram_of_attempts
+from tests.docs.names import public_names
 from tests.docs.pages import ROOT, pages, text_of
 from tests.docs.publicity import published
 from vigil.commands import whole
@@ -80,7 +83,7 @@ LIMITS: Final = (
     "projections.postgres.projector.DELAY_S_MAX",
     "projections.postgres.query_result.ROWS_MAX",
     "projections.postgres.query_result.QUERY_S_MAX",
-    "vigil.commands.doctor.LAG_MAX",
+    "vigil.asking.repairs.diagnosis.LAG_MAX",
     "vigil.serving.processes.PROCESSES_MAX",
 )
 """Those that a user or an operator may meet."""
@@ -169,8 +172,8 @@ def shared_options() -> str:
 
 def settings() -> str:
     group: Any = typer.main.get_command(whole())
-    helps = {p.opts[0]: p.help for p in group.params}
-    flags = {setting: flag for flag, setting in SETTINGS.items()}
+    helps = {p.opts[0]: p.help for p in (*group.commands["node"].params, *group.params)}
+    flags = {setting: flag for flag, setting in SETTINGS.items()} | {"app": "--app"}
 
     def rows() -> Iterator[tuple[str, ...]]:
         for key, value in DEFAULTS.items():
@@ -265,6 +268,24 @@ def _default_of(option: Field[Any]) -> str:
     return f"`{option.default}`" if is_plain else ""
 
 
+def trigger_fields() -> str:
+    """Return what the `trigger` of a strategy has: what every one has, then by its kind."""
+    words: dict[tuple[str, str], str] = {}
+    for each in get_args(Trigger):
+        (tree,) = ast.parse(inspect.getsource(each)).body
+        documented = dict(_documented(tree.body))  # type: ignore[attr-defined] # It is a class.
+        for name in each.__struct_fields__:
+            of = "" if name in _OF_EVERY_TRIGGER else f"`{each.__name__}`"
+            if (of, name) not in words:
+                words[of, name] = documented[name]
+    kinds = sorted(words.items(), key=lambda each: bool(each[0][0]))
+    rows = ((of or "every one", f"`{name}`", said) for (of, name), said in kinds)
+    return table(("trigger", "field", "is"), rows)
+
+
+_OF_EVERY_TRIGGER: Final = ("payload", "entity_id", "hops")
+
+
 def limits() -> str:
     return table(("limit", "value", "is"), (_limit(name) for name in LIMITS))
 
@@ -338,14 +359,18 @@ def _constant(node: ast.expr) -> str:
 
 FACTS: Final[Mapping[str, Callable[[], str]]] = {
     "life": diagram,
+    "attempt": diagram_of_attempts,
     "commands": command_sections,
+    "client": client_calls,
     "shared options": shared_options,
     "settings": settings,
     "tables": tables,
     "public events": public_events,
     "options of an actor": actor_options,
     "options of an expectation": expectation_options,
+    "fields of triggers": trigger_fields,
     "limits": limits,
+    "public names": public_names,
     "metrics": metrics,
 }
 

@@ -7,9 +7,12 @@ from typing import Final, get_args
 
 from msgspec.structs import replace
 
+from engine.cluster.announce import node_started, node_stopped
+from engine.cluster.nodes import NodeInfo
 from engine.episodes import events as episode_events
 from engine.episodes.latest_ends import LatestEnds, count, end_to_count, level_changed
 from engine.findings import events as finding_events
+from engine.orders.events import order_given
 from engine.outputs.events import output_event, output_reminder
 from engine.outputs.output import Output
 from engine.reactor import follow_up
@@ -33,6 +36,7 @@ from streams.model.events import (
     FindingRaised,
     FindingUpdated,
     LogEvent,
+    OrderEvent,
     OutputEvent,
     OutputProposed,
     StepEnded,
@@ -41,6 +45,7 @@ from streams.model.events import (
     WorkflowStarted,
 )
 from streams.model.findings import Severity
+from streams.model.modes import NodeMode
 from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.workflows import StepOutcome, StepStatus, WorkflowStatus
 from streams.ports.log import Commit, Recorded
@@ -66,6 +71,8 @@ def published() -> Iterator[tuple[str, Mapping[str, object]]]:
         *_of_breakers(opened),
         *_of_letters(),
         *_of_definitions(),
+        *_of_nodes(),
+        *_of_orders(),
         *_of_reactors(),
     ]
     yield from {event.name: event.payload for event in events}.items()
@@ -191,6 +198,20 @@ def _of_letters() -> Iterator[PublicEvent]:
 def _of_definitions() -> Iterator[PublicEvent]:
     for name in ("applied", "disabled"):
         yield from follow_up.of_definition(_alone(EVENTS[f"definition.{name}@1"][0]))
+
+
+def _of_nodes() -> Iterator[PublicEvent]:
+    mode = NodeMode.FULL
+    info = NodeInfo(name="n", host="h", pid=1, since=AT, mode=mode, setting=mode, lease_s=30.0)
+    yield node_started(info, ["a"])
+    yield node_stopped(info, ["a"], at=AT, reason="", is_clean=True)
+
+
+def _of_orders() -> Iterator[PublicEvent]:
+    for tag, (event, *_) in EVENTS.items():
+        if tag.startswith("order."):
+            assert isinstance(event, OrderEvent)
+            yield order_given(event, seq=1, number=0)
 
 
 def _of_reactors() -> Iterator[PublicEvent]:

@@ -29,7 +29,7 @@ from projections.postgres.pool import connect
 from projections.postgres.reader import run_sql
 from tests.docs.pages import Block, blocks
 from tests.vigil.program import ROOT, Running, talking
-from tests.vigil.warm import run_warm
+from tests.vigil.warm import WarmProgram, run_warm
 from vigil import settings
 
 RUN_S_MAX: Final = 60.0
@@ -61,7 +61,7 @@ PLACEHOLDERS: Final = ("nats://127.0.0.1:4222", "postgresql://127.0.0.1/vigil")
 SHELL: Final = frozenset({"vigil", "python", "echo", "printf", "pip"})
 """Programs that a page may use."""
 
-PLAIN: Final = re.compile(r"vigil (?:[^'$`*?~<>|&;(){}]|'[^']*')*")
+PLAIN: Final = re.compile(r"""vigil (?:[^'"\\$`*?~<>|&;(){}]|'[^']*'|"[^"\\$`]*")*""")
 """A line that means the same to any shell: `vigil` with some words."""
 
 TARGETS: Final = re.compile(r"(?m)^([a-z-]+):.*## ")
@@ -180,9 +180,15 @@ class Reader:
             return
         if line in self._programs:
             self._stop(line, signal.SIGINT)
-        words = ["/bin/sh", "-c", f"exec env {self._real(line)}"]
-        self._programs[line] = Running(talking(words, self.folder, self._environ))
+        self._programs[line] = Running(self._started(self._real(line)))
         self._programs[line].wait_said(GOES_ON[command])
+
+    def _started(self, line: str) -> WarmProgram | subprocess.Popen[str]:
+        # Nodes that a node starts are found by what was typed, and so is the one that starts them.
+        if PLAIN.fullmatch(line) and "--processes" not in line:
+            words = shlex.split(line, comments=True)[1:]
+            return WarmProgram(words, folder=self.folder, environ=self._environ)
+        return talking(["/bin/sh", "-c", f"exec env {line}"], self.folder, self._environ)
 
     def _ask(self, line: str, place: str) -> Answer:
         """Ask the rows, and again if they do not show it yet."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.docs.life import diagram
+import pytest
+
+from tests.docs.life import diagram, diagram_of_attempts
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
 
 
-def test_the_diagram_is_drawn_from_the_table_of_transitions():
-    drawn = PAGE.partition("<!-- begin life -->\n")[2].partition("\n<!-- end life -->")[0]
+@pytest.mark.parametrize(("name", "draw"), [("life", diagram), ("attempt", diagram_of_attempts)])
+def test_a_diagram_is_drawn_from_its_table_of_transitions(name, draw):
+    drawn = PAGE.partition(f"<!-- begin {name} -->\n")[2].partition(f"\n<!-- end {name} -->")[0]
 
-    assert drawn == diagram(), "write it anew: python -m tests.docs.facts"
+    assert drawn == draw(), "write it anew: python -m tests.docs.facts"
 
 
 def test_every_file_it_names_is_there():

@@ -157,6 +157,8 @@ GIVES_CLASS: Final = {
     "_failed": 1,
     "Takeover": 1,
     "CancelEpisode": 0,
+    "CannotStart": 0,
+    "_end_child": 1,
 }
 """What makes an error class known, and which argument is it."""
 

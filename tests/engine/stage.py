@@ -46,7 +46,7 @@ from streams.model.events import (
     StepKind,
     StepRecorded,
 )
-from streams.model.triggers import EventTrigger
+from streams.model.triggers import EventTrigger, LogStrategy
 from streams.ports.log import START, Commit, Recorded
 from tests.lives import takeovers
 
@@ -81,8 +81,8 @@ class Scripted(Strategy):
         done: int = 0
         seen: list[object] = []
 
-    def __init__(self, *plan: Step, findings=()):
-        self.plan, self.findings = plan, findings
+    def __init__(self, *plan: Step, findings=(), outputs=()):
+        self.plan, self.findings, self.outputs = plan, findings, outputs
 
     def init(self, episode, trigger):
         return self.State()
@@ -95,7 +95,8 @@ class Scripted(Strategy):
         return self.State(state.done + 1, [*state.seen, seen])
 
     def converge(self, state, ctx):
-        return ConvergeResult(classification={"seen": state.seen}, findings=self.findings)
+        seen = {"seen": state.seen}
+        return ConvergeResult(classification=seen, findings=self.findings, outputs=self.outputs)
 
 
 class Counter(Tool):
@@ -141,6 +142,12 @@ class Life(NamedTuple):
         return finished
 
     @property
+    def parked(self) -> str:
+        """How the replay differs of an episode that waits for other code; empty: it does not."""
+        block = self.episode.blocked if self.episode.status is Status.BLOCKED else None
+        return block.parked.how if block is not None and block.parked is not None else ""
+
+    @property
     def takeovers(self) -> int:
         return takeovers(self.records)
 
@@ -171,7 +178,8 @@ def node_of(
     clock: Clock = CLOCK,
     grace_s: float = 5.0,
 ) -> Node:
-    return Node(app, ports, name=name, clock=clock, grace_s=grace_s)
+    """Return a node that tells of what its episodes do, and not of itself."""
+    return Node(app, ports, name=name, clock=clock, grace_s=grace_s, announces=False)
 
 
 @asynccontextmanager
@@ -236,6 +244,7 @@ def opening(app: App, *, id_: str = "x1", payload: Mapping[str, object] | None =
         trigger=EventTrigger(event_id=id_, event_type=HAPPENED, payload=dict(payload or {})),
         dedupe_key=key,
         budget=actor.expectations["thing"].budget,
+        log_strategy=LogStrategy(actor.expectations["thing"].log_strategy),
     )
 
 
@@ -281,9 +290,9 @@ async def decide(
     )
 
 
-async def leave(ports: MemoryPorts, app: App, *events: EpisodeEvent) -> str:
+async def leave(ports: MemoryPorts, app: App, *events: EpisodeEvent, **opening_: object) -> str:
     """Leave the journal of a node that died after `events`, call for recovery, return the id."""
-    opened = opening(app)
+    opened = msgspec.structs.replace(opening(app), **opening_)
     await write(ports, opened.episode_id, opened)
     await write(ports, opened.episode_id, STARTED, *events)
     command = Recover(actor_id="worker", episode_id=opened.episode_id, reason="lapsed")
@@ -352,6 +361,11 @@ async def lived(
 async def blocked(ports: MemoryPorts, episode_id: str) -> Life:
     """Wait until an episode waits for people or a signal."""
     return await lived(ports, episode_id, lambda so_far: so_far.episode.status is Status.BLOCKED)
+
+
+async def parked(ports: MemoryPorts, episode_id: str, number: int = 1) -> Life:
+    """Wait until an episode waits for other code, for the time of this `number`."""
+    return await lived(ports, episode_id, lambda life: life.parked and life.episode.parks == number)
 
 
 async def eventually(condition: Callable[[], object]) -> None:

@@ -150,7 +150,10 @@ def test_steps_are_spans_of_their_episode_and_the_episode_of_its_gate(seen):
         ("vigil.episodes.running", {"actor": "worker", "mode": "live"}),
         ("vigil.episode.duration", {"actor": "worker", "mode": "live"}),
         ("vigil.step.duration", {"actor": "worker", "mode": "live", "kind": "tool_call"}),
-        ("vigil.step.tokens", {"actor": "worker", "mode": "live", "model": "m1"}),
+        (
+            "vigil.step.tokens",
+            {"actor": "worker", "mode": "live", "model": "m1", "kind": "output"},
+        ),
         ("vigil.backlog", {"actor": "worker", "queue": "events"}),
         ("vigil.backlog", {"actor": "worker", "queue": "commands"}),
         ("vigil.leases", {"outcome": "acquired"}),

@@ -1,4 +1,6 @@
-"""The short scenarios, on a real server: together, for each takes as long as it says.
+"""The shortest scenarios, on a real server: together, for each takes as long as it says.
+
+`VIGIL_TEST_SIZE=served` plays all that are short.
 
 What does not happen as the table says while the machine was too slow for its times says nothing,
 so it is played again. How late an episode is opened is then no question, but it is never opened
@@ -19,9 +21,14 @@ from tests.gates.scenario import Played, Scenario, differences
 from tests.gates.stage import play_served
 from tests.gates.table import SCENARIOS
 from tests.gates.tally import Tally
+from tests.size import is_full
+
+LASTS_S_MAX: Final = math.inf if is_full("served") else 5.0
 
 SHORT: Final = sorted(
-    (each for each in SCENARIOS if each.is_short), key=lambda each: each.until_s, reverse=True
+    (each for each in SCENARIOS if each.is_short and each.until_s <= LASTS_S_MAX),
+    key=lambda each: each.until_s,
+    reverse=True,
 )
 """Those that take longest begin first, so that all are over soonest."""
 

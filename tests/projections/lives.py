@@ -75,6 +75,7 @@ TABLES: Final = (
     "agent_definitions",
     "workflow_definitions",
     "definition_history",
+    "orders",
     "dead_letters",
 )
 
@@ -185,7 +186,7 @@ def finding(key: str = "disk:h1", **fields: object) -> Finding:
         "summary": "the disk is full",
         "subject_kind": "host",
         "subject_id": "h1",
-        "evidence": raw({"used": 0.95}),
+        "evidence_json": raw({"used": 0.95}),
         "raised_by_episode_id": episode_id(1),
         "raised_at": AT,
         "updated_at": AT,

@@ -25,7 +25,7 @@ from streams.keys import episode_claim
 from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.memory import memory_ports
 from streams.model.definitions import definition_id
-from streams.model.events import DefinitionKind, OutputDelivered
+from streams.model.events import ActorPaused, ActorResumed, DefinitionKind, OutputDelivered
 from streams.model.losses import Lack, LogLost
 from streams.ports.log import Recorded
 from tests.engine.workflows.flows import done, flow, given
@@ -45,8 +45,8 @@ from tests.streams.three_copies import OfThree
 
 
 async def fill(ports, *, first: int = 1, count: int = 5) -> None:
-    """Put whole lives on the journal, each with a finding, an output, a turn, a workflow and the
-    definitions of an agent and of a workflow."""
+    """Put whole lives on the journal, each with a finding, an output, a turn, a workflow, orders,
+    and the definitions of an agent and of a workflow."""
     for number in range(first, first + count):
         subject = ports.stack.episode(lives.episode_id(number))
         whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
@@ -60,6 +60,10 @@ async def fill(ports, *, first: int = 1, count: int = 5) -> None:
         await append(ports.log, ports.stack.lane("monitor"), *moves)
         ran = [each.commit.events for each in given(flow("a")).when(done("a")).flow.journal]
         await append(ports.log, ports.stack.workflow(lives.episode_id(number)), *ran)
+        orders = (
+            (event(actor_id=f"a{number}", by="ada"),) for event in (ActorPaused, ActorResumed)
+        )
+        await append(ports.log, ports.stack.order(f"pause.a{number}"), *orders)
         for kind in DefinitionKind:
             defined = ((lives.applied(kind, f"d{number}"),), (lives.disabled(kind, f"d{number}"),))
             subject = ports.stack.definition(definition_id(kind, f"d{number}"))

@@ -10,7 +10,8 @@ import pytest
 from engine.lanes.lane import ranked
 from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
 from projections.postgres import reader
-from projections.postgres.pool import address, connect, open_pool
+from projections.postgres.dsn import address
+from projections.postgres.pool import connect, open_pool
 from projections.project import project
 from streams.model.events import DeadDiscarded, EndStatus
 from streams.model.findings import Severity
@@ -279,6 +280,11 @@ async def test_a_long_answer_is_cut_and_says_so(filled):
 async def test_what_does_not_read_is_refused(filled, text):
     with pytest.raises(QueryRefused):
         await reader.run_sql(filled, text)
+
+
+async def test_a_statement_with_a_nul_byte_is_refused(filled):
+    with pytest.raises(QueryRefused, match="a NUL byte"):
+        await reader.run_sql(filled, "SELECT '\0'")
 
 
 @pytest.mark.parametrize("text", ["", " ; ", "-- hello", "/* 1 */ /* ; */;\n"])

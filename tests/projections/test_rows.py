@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from projections import claims
+from projections.postgres.reader import list_children
 from projections.project import AggregateFolds
 from projections.project import project as changes_of
 from streams.errors import UnreadableEvent
 from streams.json import raw
+from streams.model.children import ChildEnd, ChildStart
 from streams.model.events import (
     DeadDiscarded,
     DeadRequeued,
@@ -41,6 +43,8 @@ from streams.model.events import (
 from streams.model.findings import FindingStatus, Severity
 from streams.model.outputs import OutputOutcome
 from streams.model.triggers import (
+    Budget,
+    EpisodeTrigger,
     LogStrategy,
     ManualTrigger,
     Mode,
@@ -110,6 +114,63 @@ async def test_the_episode_of_a_step_shows_its_place_in_the_workflow(pool, stack
     assert (row["workflow_id"], row["workflow_instance_id"]) == ("onboard", UUID(int=7))
     assert (row["workflow_step_id"], row["workflow_step_no"]) == ("check", 2)
     assert row["workflow_item"] == 3
+
+
+async def test_a_child_shows_its_parent_and_a_fork_of_it_does_not(pool, stack):
+    trigger = EpisodeTrigger(parent_id=lives.episode_id(7), parent_actor_id="boss", call="4.2.1")
+    child = msgspec.structs.replace(lives.opened(), trigger=trigger)
+    await live(pool, stack, child)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["parent_id"], row["parent_call"]) == (UUID(int=7), "4.2.1")
+    fork = Fork(episode_id=lives.episode_id(1), step_no=0, by="ann")
+    await live(pool, stack, msgspec.structs.replace(child, fork=fork))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["parent_id"], row["parent_call"]) == (None, None)
+
+
+async def test_an_announced_child_is_no_step(pool, stack):
+    start = ChildStart(
+        episode_id="c1", actor_id="worker", expectation_id="count", budget=Budget(turns=1)
+    )
+    announced = msgspec.structs.replace(lives.announced(), child=start)
+    await live(pool, stack, lives.opened(), lives.started(), announced)
+    assert await rows_of(pool, "episode_steps", stack=stack) == []
+
+
+async def test_the_turns_of_a_child_count_in_the_row_of_its_parent(pool, stack):
+    end = ChildEnd(episode_id="c1", turns=3)
+    step = msgspec.structs.replace(lives.recorded(), child=end)
+    await live(pool, stack, lives.opened(), lives.started(), step)
+    assert (await only_row(pool, "episodes", stack=stack))["turns_used"] == 4
+
+
+async def test_the_tree_of_an_episode_has_its_children_and_theirs_each_below_its_parent(
+    pool, stack
+):
+    for number, parent, call in (
+        (1, 9, "2"),
+        (2, 1, "10"),
+        (3, 1, "9.2.1"),
+        (4, 9, "1"),
+        (5, 8, "1"),
+    ):
+        trigger = EpisodeTrigger(
+            parent_id=lives.episode_id(parent), parent_actor_id="boss", call=call
+        )
+        child = msgspec.structs.replace(lives.opened(number), trigger=trigger)
+        subject = stack.episode(lives.episode_id(number))
+        await write_events(pool, child, stack=stack, subject=subject)
+    found = await list_children(pool, stack, UUID(int=9), levels=16)
+    assert [(row["level"], row["episode_id"].int) for row in found] == [
+        (1, 4),
+        (1, 1),
+        (2, 3),
+        (2, 2),
+    ]
+    assert [row["level"] for row in await list_children(pool, stack, UUID(int=9), levels=1)] == [
+        1,
+        1,
+    ]
 
 
 async def test_a_fork_shows_where_it_comes_from_and_no_workflow(pool, stack):
@@ -626,7 +687,7 @@ async def test_huge_values_become_rows(pool, stack):
     trigger = msgspec.structs.replace(opened.trigger, entity_id=huge)
     huge_opened = msgspec.structs.replace(opened, trigger=trigger, dedupe_key=huge)
     await live(pool, stack, huge_opened, lives.recorded(1, result=huge))
-    found = lives.raised(subject_id=huge, summary=huge, evidence=raw(huge), caused_by_key=huge)
+    found = lives.raised(subject_id=huge, summary=huge, evidence_json=raw(huge), caused_by_key=huge)
     await write_events(pool, found, stack=stack, subject=stack.finding("disk:h1"))
     assert (await only_row(pool, "episodes", stack=stack))["subject_id"] == huge
     assert (await only_row(pool, "findings", stack=stack))["summary"] == huge

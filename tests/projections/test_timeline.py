@@ -8,11 +8,13 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from engine.app.findings import clear_finding, raise_finding
+from engine.app.outputs import propose_output
 from projections.postgres import reader
 from projections.project import project
 from streams.json import raw
 from streams.model.events import EndStatus, OutputDelivered, Resolution, StepKind, StoredResult
-from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
+from streams.model.triggers import ManualTrigger, Mode, ScheduleTrigger, WorkflowTrigger
 from streams.model.waits import OnExpiry
 from streams.ports.log import Commit, Recorded
 from tests.projections import lives
@@ -184,3 +186,61 @@ async def test_a_large_result_is_told_by_its_size_and_digest(tell, timeline):
     (told,) = (row for row in await timeline() if row["kind"] == "tool_call")
     assert told["details"]["result_size_bytes"] == 5_242_882
     assert told["details"]["result_digest"] == "cd" * 32
+
+
+async def test_a_dry_run_tells_what_it_would_have_raised_and_sent(tell, timeline, pool, stack):
+    found = (
+        raise_finding("disk:h1", class_="full", severity="high", summary="it is full"),
+        clear_finding("disk:h2", reason="there is room"),
+    )
+    decided = msgspec.structs.replace(
+        lives.converged(),
+        findings=found,
+        outputs=(propose_output("mail", {"to": "ann"}, summary="a word to ann"),),
+        raises_nothing=True,
+        sends_nothing=True,
+    )
+    opened = msgspec.structs.replace(lives.opened(), mode=Mode.DRY_RUN)
+    await tell(opened, lives.started(), decided, lives.finished())
+    rows = await timeline()
+    assert [(row["kind"], row["name"], row["says"]) for row in rows[2:-1]] == [
+        ("would_raise", "disk:h1", "would have raised disk:h1 (high): it is full"),
+        ("would_raise", "disk:h2", "would have cleared disk:h2: there is room"),
+        ("would_send", "mail", "would have sent mail: a word to ann"),
+    ]
+    (episode,) = await lives.rows_of(pool, "episodes", stack=stack)
+    raised, sent = (msgspec.json.decode(episode[name]) for name in ("would_raise", "would_send"))
+    assert [each["finding_key"] for each in raised] == ["disk:h1", "disk:h2"]
+    assert sent[0]["payload"] == {"to": "ann"}
+
+
+async def test_a_live_run_would_have_done_nothing(tell, timeline, pool, stack):
+    decided = msgspec.structs.replace(
+        lives.converged(), findings=(raise_finding("disk:h1", class_="full"),)
+    )
+    await tell(lives.opened(), lives.started(), decided, lives.finished())
+    assert [row["kind"] for row in await timeline()][2:] == ["episode_finished"]
+    (episode,) = await lives.rows_of(pool, "episodes", stack=stack)
+    assert (episode["would_raise"], episode["would_send"]) == (None, None)
+
+
+async def test_a_step_that_an_override_stands_for_is_marked(tell, timeline, pool, stack):
+    given = msgspec.structs.replace(lives.recorded(1), is_override=True)
+    await tell(lives.opened(), lives.started(), given, lives.recorded(2))
+    assert [(row["says"], row["details"].get("override")) for row in (await timeline())[2:]] == [
+        ("tool_call disk.clean (override)", True),
+        ("tool_call disk.clean", None),
+    ]
+    rows = await lives.rows_of(pool, "episode_steps", stack=stack)
+    assert sorted((row["step_no"], row["is_override"]) for row in rows) == [(1, True), (2, False)]
+
+
+async def test_a_synthesis_tells_tokens_of_input_and_output_apart(tell, timeline, pool, stack):
+    asked = msgspec.structs.replace(
+        lives.recorded(1, tokens=42), kind=StepKind.SYNTHESIS, input_tokens=30, output_tokens=12
+    )
+    await tell(lives.opened(), lives.started(), asked, lives.recorded(2, tokens=7))
+    *_, told, estimated = await timeline()
+    names = ("tokens", "input_tokens", "output_tokens")
+    assert [told["details"][name] for name in names] == [42, 30, 12]
+    assert [estimated["details"].get(name) for name in names] == [7, None, None]

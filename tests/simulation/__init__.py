@@ -27,6 +27,6 @@
 | `editions.py` | the same, of an actor that is data |
 | `rest.py` | whether anything is left to do in a world |
 
-SIM_SEED=17 pytest tests/simulation     replays one world; a breach prints all that happened
-SIM_SEEDS=2000 pytest tests/simulation  looks at more of them
+SIM_SEED=17 pytest tests/simulation                   replays one world; a breach prints all of it
+VIGIL_TEST_SIZE=worlds=2000 pytest tests/simulation   looks at more of them
 """

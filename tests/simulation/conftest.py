@@ -8,9 +8,17 @@ from typing import Final
 import pytest
 
 from tests.simulation.world import History, happened
+from tests.size import is_full, size
 
-FIRST: Final = range(125)
-"""The seeds of the worlds that are kept: enough to meet everything that may happen in one."""
+FEW: Final = 40
+MANY: Final = 125
+"""Enough to meet everything that may happen in a world; in a few there is most of it."""
+
+WORLDS: Final = size("worlds", short=FEW, full=1_000)
+"""How many worlds are tried."""
+
+FIRST: Final = range(MANY if is_full("worlds") else FEW)
+"""The seeds of the worlds that are kept."""
 
 
 @pytest.fixture(scope="session")

@@ -16,12 +16,14 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.cluster.modes import ModeOrder, NodeMode, PauseOrder
 from engine.episodes.fire import fired_episode_id
+from engine.orders.order import key_of
+from engine.orders.store import give_order
 from engine.workflows.requests import started_id
 from streams.errors import Unavailable
 from streams.json import JsonObject
-from streams.keys import mode_key, pause_key
+from streams.model.events import ActorPaused, ActorResumed, NodeModeSet, NodeModeUnset, OrderEvent
+from streams.model.modes import NodeMode
 from streams.model.triggers import Mode
 from streams.ports.all import Ports
 from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
@@ -248,27 +250,35 @@ class Errands:
         id_ = started_id(self.servers.ports.stack, name, key, mode=mode)
         self.started.append(Started(instance_id=id_, is_dry=is_dry, is_sure=is_sure))
 
+    def _order(self, event: OrderEvent) -> None:
+        """Give an order that reaches the servers at once."""
+        ports = self.servers.ports
+        done(give_order(ports, event, clock=SimClock()))
+        newest = done(ports.log.last(ports.stack.order(key_of(event))))
+        assert newest is not None, "what was ordered is on the log"
+        at_s = asyncio.get_running_loop().time()
+        self.servers.stored_at_s.setdefault((newest.subject, newest.seq), at_s)
+
     async def _switch_nodes(self) -> None:
-        registry = self.servers.ports.registry
         for _ in range(self._rng.randint(1, 3)):
             await asyncio.sleep(self._rng.uniform(0.0, 15.0))
             node, mode = self._rng.choice(self.nodes), self._rng.choice(list(NodeMode))
-            done(registry.put(mode_key(node), msgspec.json.encode(ModeOrder(mode=mode))))
+            self._order(NodeModeSet(node=node, mode=mode, by="people"))
             self.servers.note("people", f"mode of {node}", mode)
             await asyncio.sleep(self._rng.uniform(3.0, 15.0))
-            done(registry.delete(mode_key(node)))
+            self._order(NodeModeUnset(node=node, by="people"))
             self.servers.note("people", f"mode of {node}", "as it was")
 
     async def _pause_actor(self) -> None:
-        registry, loop = self.servers.ports.registry, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         actor, since_s = self._rng.choice(self.actors), self._rng.uniform(0.0, 20.0)
         is_long = self._rng.random() < 0.4
         until_s = self._rng.uniform(*PAUSE_LATE) if is_long else since_s + 15.0
         await asyncio.sleep(since_s)
-        done(registry.put(pause_key(actor), msgspec.json.encode(PauseOrder())))
+        self._order(ActorPaused(actor_id=actor, by="people"))
         self.servers.note("people", f"pause {actor}", "")
         await asyncio.sleep(until_s - loop.time())
-        done(registry.delete(pause_key(actor)))
+        self._order(ActorResumed(actor_id=actor, by="people"))
         self.servers.note("people", f"resume {actor}", "")
         self.pauses.append(Pause(actor=actor, since_s=since_s, until_s=until_s))
 

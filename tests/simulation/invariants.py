@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
+from engine.episodes.attempt import NO_CLAIM
 from engine.episodes.recovery import NO_SUCH_EPISODE
 from engine.outputs.dead_letters import OUTPUT_FAILED
-from engine.runtime.leases import NO_CLAIM
 from engine.waits.signals import NOBODY_WAITS
 from streams.json import unraw
 from streams.memory.stream import DEDUPE_WINDOW_S

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.errors import Refused, Rejected
+from engine.outputs.output import fold
 from streams.errors import Unavailable, VersionConflict
 from streams.model.commands import Decide, Verdict
 from streams.model.waits import Approval
@@ -86,7 +87,7 @@ async def _rightly(ports: Ports, request: Request, rng: Random) -> None:
 async def _twice(ports: Ports, request: Request, rng: Random) -> None:
     """Tell one decision two times, in messages of different ids."""
     await asyncio.sleep(rng.uniform(0.0, 5.0))
-    decision = _decision(request, rng)
+    decision = await _decision(ports, request, rng)
     for copy in ("one", "two"):
         await _send(ports, decision, id_=f"{copy}.{decision.id}")
         await asyncio.sleep(rng.uniform(0.0, 3.0))
@@ -95,7 +96,7 @@ async def _twice(ports: Ports, request: Request, rng: Random) -> None:
 async def _wrongly(ports: Ports, request: Request, rng: Random) -> None:
     """Decide what is not asked, or though it is not theirs to; and then perhaps as it should be."""
     await asyncio.sleep(rng.uniform(0.0, 2.0))
-    right = _decision(request, rng)
+    right = await _decision(ports, request, rng)
     wrong = [replace(right, plan_hash="0" * 64)]
     if request.approval.approvers:
         wrong.append(replace(right, by=STRANGER))
@@ -138,7 +139,14 @@ async def _send(ports: Ports, decision: Decide, *, id_: str) -> None:
     await surely(partial(ports.commands.send, decision, id=id_))
 
 
-def _decision(request: Request, rng: Random) -> Decide:
+async def _decision(ports: Ports, request: Request, rng: Random) -> Decide:
+    key, seen = request.output_key, list[int]()
+
+    async def look() -> None:
+        seen.append(fold(await ports.log.read(ports.stack.output(key))).round_no)
+
+    if key:
+        await surely(look)
     return Decide(
         actor_id=request.actor_id,
         episode_id=request.episode_id,
@@ -147,7 +155,8 @@ def _decision(request: Request, rng: Random) -> Decide:
         plan_hash=request.approval.plan_hash,
         by=rng.choice(request.who),
         step_no=request.step_no,
-        output_key=request.output_key,
+        output_key=key,
+        round_no=seen[-1] if seen else 0,
     )
 
 

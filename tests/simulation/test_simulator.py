@@ -23,6 +23,7 @@ from streams.model.events import (
 )
 from streams.model.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.simulation.blocks import waits
+from tests.simulation.conftest import FIRST, MANY
 from tests.simulation.defining import EXPECTATION
 from tests.simulation.evidence import Evidence
 from tests.simulation.faults import Fault
@@ -31,11 +32,16 @@ from tests.simulation.themes import Theme
 from tests.simulation.time import Stuck, simulate
 from tests.simulation.world import happened
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_200)
 """Whichever test comes first waits for all worlds."""
 
 
-@pytest.mark.parametrize("seed", [7, 17, 54])
+def some(of_many: int) -> int:
+    """Return how many there must be in the worlds that are kept, if so many must be in `MANY`."""
+    return max(1, of_many * len(FIRST) // MANY)
+
+
+@pytest.mark.parametrize("seed", [7, 17, 34])
 def test_the_same_seed_gives_the_same_world(histories, seed):
     again = happened(seed)
     assert again.journal == histories[seed].journal
@@ -70,7 +76,7 @@ def test_every_kind_of_fault_occurs_often(histories):
 
 
 def test_zombies_wake_and_try_to_write(histories):
-    # Some five in 125 worlds; each change of how many turns something takes makes it another few.
+    # Few in 40 worlds; each change of how many turns something takes makes it another few.
     assert sum(history.zombie_writes for history in histories) > 0
 
 
@@ -86,6 +92,7 @@ def test_nodes_work_at_the_same_time(histories):
     assert sum(map(overlaps, histories)) > len(histories)
 
 
+@pytest.mark.nightly
 def test_instances_of_workflows_wait_for_one_another_and_replace_one_another(histories):
     held = [each for each in all_flows(histories) if each.begun.held_by]
     for overlap in ("buffer_one", "cancel_other"):
@@ -97,34 +104,44 @@ def test_episodes_are_taken_over(histories):
     assert len(taken_over) > len(histories) / 2
 
 
-def test_every_way_to_end_is_taken(histories):
+RARE = {"attempts_exhausted", "outcome_unknown"}
+"""Ends of one world in fifty: stories of their own end so."""
+
+
+def test_every_way_to_end_is_taken_but_rare_ones(histories):
+    ends = ends_of(histories)
+    assert ends - RARE == {"", "crash", "loop_detected", "budget_exceeded", "orphaned"}
+
+
+@pytest.mark.nightly
+def test_a_call_ends_an_episode_of_which_nobody_knows_whether_it_was_made(histories):
+    assert "outcome_unknown" in ends_of(histories)
+
+
+def ends_of(histories):
     lives = [life for life in all_lives(histories) if life.opened.actor_id in ORDINARY]
-    ends = {e.error_class for life in lives if (e := life.finished)}
-    # One world in a hundred exhausts the attempts of an episode: stories of their own do that.
-    assert ends - {"attempts_exhausted"} == {
-        "", "crash", "loop_detected", "budget_exceeded", "outcome_unknown", "orphaned",
-    }  # fmt: skip
+    return {e.error_class for life in lives if (e := life.finished)}
 
 
 def test_every_theme_has_its_worlds(histories):
     themes = Counter(theme for history in histories for theme in history.programme.themes)
-    assert {theme for theme in Theme if themes[theme] < 3} == set()
-    assert sum(history.programme.is_fine for history in histories) > 5
-    assert sum(history.programme.has_orders for history in histories) > 5
+    assert {theme for theme in Theme if themes[theme] < some(3)} == set()
+    assert sum(history.programme.is_fine for history in histories) > some(5)
+    assert sum(history.programme.has_orders for history in histories) > some(5)
 
 
 def test_every_way_to_be_woken_is_taken(histories):
     triggers = Counter(type(life.opened.trigger) for life in all_lives(histories))
-    assert min(triggers[kind] for kind in (EventTrigger, ScheduleTrigger, ManualTrigger)) > 20
+    assert min(triggers[kind] for kind in (EventTrigger, ScheduleTrigger, ManualTrigger)) > some(20)
     waited = [life for life in themed(histories) if getattr(life.opened.trigger, "coalesced", 0)]
-    assert len(waited) > 5
-    assert sum(life.opened.mode is Mode.DRY_RUN for life in themed(histories)) > 5
+    assert len(waited) > some(5)
+    assert sum(life.opened.mode is Mode.DRY_RUN for life in themed(histories)) > some(5)
 
 
 def test_every_limit_is_met(histories):
     ends = Counter(e.error_class for life in themed(histories) if (e := life.finished))
     limited = {"expired", "shed_oldest", "circuit_breaker_tripped"}
-    assert {error_class for error_class in limited if ends[error_class] < 2} == set()
+    assert {error_class for error_class in limited if ends[error_class] < some(2)} == set()
     moves = [
         event
         for history in histories
@@ -133,7 +150,7 @@ def test_every_limit_is_met(histories):
         for event in record.commit.events
         if isinstance(event, LaneMoved)
     ]
-    assert sum(len(moved.dropped) for moved in moves) > 5
+    assert sum(len(moved.dropped) for moved in moves) > some(5)
 
 
 def test_every_answer_is_given(histories):
@@ -147,9 +164,9 @@ def test_every_answer_is_given(histories):
         ("Approval", "approved"), ("Approval", "denied"), ("Approval", "expired"),
         ("NoneType", "resolved"), ("NoneType", "expired"),
     }  # fmt: skip
-    assert {each for each in wanted if answers[each] < 5} == set()
+    assert {each for each in wanted if answers[each] < some(5)} == set()
     ends = Counter(e.error_class for life in themed(histories) if (e := life.finished))
-    assert {each for each in ("denied", "canceled") if ends[each] < 5} == set()
+    assert {each for each in ("denied", "canceled") if ends[each] < some(5)} == set()
 
 
 def test_every_fate_of_an_output_is_met(histories):
@@ -161,15 +178,19 @@ def test_every_fate_of_an_output_is_met(histories):
     )
     # An output is forgone so rarely that it has stories of its own, wherever a node stands still.
     expected = {*get_args(OutputEvent)} - {OutputForgone}
-    assert {kind for kind in expected if fates[kind] < 3} == set()
+    assert {kind for kind in expected if fates[kind] < some(3)} == set()
     alone = [event for event in canceled_outputs(histories) if event.by]
-    assert len(alone) > 5
+    assert len(alone) > some(5)
     deliveries = [each for history in histories for each in history.ledger.deliveries]
-    cut_off = [each for each in deliveries if each.ended_s == float("inf")]
-    assert len(cut_off) > 1
     assert sum(each.is_accepted for each in deliveries) > len(histories)
     left = [life for life in all_lives(histories) if life.of(EpisodeDeferred)]
-    assert len(left) > 20
+    assert len(left) > some(20)
+
+
+@pytest.mark.nightly
+def test_a_node_dies_while_it_delivers(histories):
+    deliveries = [each for history in histories for each in history.ledger.deliveries]
+    assert sum(each.ended_s == float("inf") for each in deliveries) >= 2
 
 
 def canceled_outputs(histories):
@@ -183,6 +204,20 @@ def canceled_outputs(histories):
 
 
 def test_definitions_change_while_episodes_of_theirs_run(histories):
+    changed, _, _ = editions(histories)
+    assert changed > some(5)
+
+
+@pytest.mark.nightly
+def test_definitions_change_while_episodes_of_theirs_are_taken_over(histories):
+    _, disabled, taken_over = editions(histories)
+    assert taken_over > some(5)
+    assert disabled > 0
+
+
+def editions(histories):
+    """Return how many episodes ended, or were taken over, under another revision than their own, or
+    while there was none."""
     changed, disabled, taken_over = 0, 0, 0
     for evidence in map(Evidence, histories):
         changes = [placed for events in evidence.definitions.values() for placed in events]
@@ -193,8 +228,7 @@ def test_definitions_change_while_episodes_of_theirs_run(histories):
             starts = life.of(EpisodeStarted)
             *_, held = (each for each in changes if each.seq < starts[-1].seq)
             taken_over += len(starts) > 1 and held.event.revision != life.opened.revision
-    assert min(changed, taken_over) > 5
-    assert disabled > 0
+    return changed, disabled, taken_over
 
 
 def test_every_fate_of_a_step_is_met(histories):
@@ -204,6 +238,11 @@ def test_every_fate_of_a_step_is_met(histories):
     assert {
         status for status in INSTANCE_ENDED if not any(_ended(flow, status) for flow in flows)
     } == set()
+
+
+@pytest.mark.nightly
+def test_instances_begin_others_and_are_tried_only(histories):
+    flows = all_flows(histories)
     assert sum(flow.begun.parent is not None for flow in flows) > 2
     assert sum(flow.is_dry for flow in flows) > 2
 

@@ -31,7 +31,7 @@ from streams.jetstream.connection.settings import GroupSettings
 from streams.jetstream.messages.grouping import Grouping
 from streams.jetstream.messages.publish import Ack, BatchRefused, Write
 from streams.json import JsonObject
-from streams.layout import Stream
+from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts
 from streams.memory.bucket import MemoryBucket
 from streams.memory.durable import MemoryDelivery, MemorySource
@@ -369,6 +369,10 @@ class WiredLog:
     async def last(self, subject: str) -> Recorded | None:
         log = self.wire.servers.ports.log
         return await self.wire.request("last", lambda: done(log.last(subject)))
+
+    async def subjects(self, kind: Kind) -> Sequence[str]:
+        log = self.wire.servers.ports.log
+        return await self.wire.request("subjects", lambda: done(log.subjects(kind)))
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
@@ -737,6 +741,10 @@ class WiredLeases:
         return await self.wire.request(
             "reclaim expired", lambda: done(leases.reclaim_expired(limit=limit))
         )
+
+    async def cut_short(self, *, holder: str) -> Sequence[str]:
+        leases = self.wire.servers.ports.leases
+        return await self.wire.request("cut short", lambda: done(leases.cut_short(holder=holder)))
 
     @asynccontextmanager
     async def watch(self, *, after: int = 0) -> AsyncIterator[ClaimWatch]:

@@ -15,6 +15,7 @@ from streams.model.commands import (
     Cancel,
     CancelOutput,
     Carry,
+    ChildEnded,
     Command,
     Decide,
     Recover,
@@ -25,7 +26,10 @@ from streams.model.commands import (
     Verdict,
 )
 from streams.model.events import (
+    ActorPaused,
+    ActorResumed,
     BlockReason,
+    BreakerReset,
     CheckpointSaved,
     DeadDiscarded,
     DeadLettered,
@@ -52,7 +56,10 @@ from streams.model.events import (
     FindingUpdated,
     LaneKept,
     LaneMoved,
+    LayoutSet,
     LogEvent,
+    NodeModeSet,
+    NodeModeUnset,
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -83,6 +90,7 @@ from streams.model.findings import (
     UpdateFinding,
 )
 from streams.model.lanes import Ticket
+from streams.model.modes import NodeMode
 from streams.model.outputs import OutputOutcome
 from streams.model.triggers import Budget, EventTrigger, ManualTrigger
 from streams.model.waits import Approval, OnExpiry, Wait
@@ -102,7 +110,7 @@ ACTIVE: Final = Finding(
     summary="disk nearly full",
     subject_kind="host",
     subject_id="münchen-1",
-    evidence=raw({"used": 0.93}),
+    evidence_json=raw({"used": 0.93}),
     caused_by_key="rack:power:3",
     raised_by_episode_id="e1",
     raised_at=AT,
@@ -230,6 +238,32 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
         ),
         DefinitionDisabled(kind=DefinitionKind.WORKFLOW, id="onboard", revision=1, by="bob"),
     ),
+    "order.mode_set@1": (
+        NodeModeSet(
+            node="n1", mode=NodeMode.TRIGGER_ONLY, actor_id="monitor", by="ada", reason="a deploy"
+        ),
+        NodeModeSet(node="n1", mode=NodeMode.DISABLED, by="ada"),
+    ),
+    "order.mode_unset@1": (
+        NodeModeUnset(node="n1", actor_id="monitor", by="bob", reason="all is well"),
+        NodeModeUnset(node="n1", by="bob"),
+    ),
+    "order.actor_paused@1": (
+        ActorPaused(actor_id="monitor", by="ada", reason="new limits"),
+        ActorPaused(actor_id="monitor", by="ada"),
+    ),
+    "order.actor_resumed@1": (
+        ActorResumed(actor_id="monitor", by="bob", reason="they hold"),
+        ActorResumed(actor_id="monitor", by="bob"),
+    ),
+    "order.breaker_reset@1": (
+        BreakerReset(actor_id="monitor", expectation_id="limits", by="ada", reason="repaired"),
+        BreakerReset(actor_id="monitor", expectation_id="limits", by="ada"),
+    ),
+    "order.layout_set@1": (
+        LayoutSet(partitions=4, by="ada", reason="more room"),
+        LayoutSet(partitions=1, by="ada"),
+    ),
     "episode.started@1": (EpisodeStarted(node="n1", attempt=2, claim_revision=77),),
     "episode.step_announced@1": (
         StepAnnounced(
@@ -275,7 +309,7 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
                     summary="s",
                     subject_kind="host",
                     subject_id="h",
-                    evidence=raw({"a": 1}),
+                    evidence_json=raw({"a": 1}),
                     caused_by_key="k0",
                 ),
                 RaiseFinding(finding_key="k2"),
@@ -284,7 +318,7 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
                     severity=Severity.LOW,
                     confidence=0.1,
                     summary="s",
-                    evidence=raw([]),
+                    evidence_json=raw([]),
                 ),
                 UpdateFinding(finding_key="k4"),
                 ClearFinding(finding_key="k5", reason="gone"),
@@ -471,6 +505,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "recover@1": Recover(actor_id="monitor", episode_id="e1", reason="lapsed"),
     "cancel@1": Cancel(actor_id="monitor", episode_id="e1", by="ada", reason="not wanted"),
     "attend@1": Attend(actor_id="monitor", episode_id="e1"),
+    "child_ended@1": ChildEnded(actor_id="monitor", episode_id="e1", child_id="e2"),
     "share_decision@1": ShareDecision(actor_id="monitor", episode_id="e1", step_no=3),
     "carry@1": Carry(actor_id="monitor", episode_id="e1"),
     "decide@1": Decide(
@@ -505,6 +540,7 @@ COMMANDS: Final[dict[str, Command]] = {
         episode_id="e1",
         id="c1",
         output_key="mail:1",
+        round_no=2,
         by="ada",
         reason="not wanted",
     ),

@@ -202,6 +202,12 @@ async def books(vigil):
     assert vigil.episode().summary == "6 rows in the first 3 tables"
 
 
+async def audits(vigil):
+    await vigil.fire("auditor", "audit", {"hosts": ["web-1", "web-22", "db-9"]})
+    await vigil.run_until_idle()
+    assert vigil.episode(actor="auditor").summary == "2 of 3 hosts measured"
+
+
 async def overdue(vigil):
     await vigil.publish("order.overdue", {"order": "o-1"})
     await vigil.run_until_idle()
@@ -219,6 +225,26 @@ async def rooms(vigil):
     await vigil.publish("resource.updated", {"host": "web-9", "disk_used": 0.97})
     await vigil.run_until_idle()
     assert vigil.finding("room:web-9").severity == "critical"
+
+
+async def ledger(vigil):
+    rows = [{"amount": amount} for amount in (1, 2, -3, 4, 5)]
+    await vigil.fire("books", "rows_are_booked", {"rows": rows})
+    await vigil.run_until_idle()
+    (episode,) = vigil.episodes()
+    assert episode.summary == "8 booked; group 1: below_zero"
+    (mailed,) = vigil.deliveries("mail")
+    assert mailed.payload["sum"] == 8
+
+
+async def restarts(vigil):
+    await vigil.publish("host.probed", {"host": "web-1", "answers": False})
+    await vigil.run_until_idle()
+    await vigil.approve(by="ann")
+    await vigil.run_until_idle()
+    assert vigil.finding("host:down:web-1").severity == "high"
+    restarted = {each.summary for each in vigil.episodes(expectation="host_is_restarted")}
+    assert restarted == {"web-1 is restarted"}
 
 
 async def volumes(vigil):
@@ -268,9 +294,12 @@ GUIDES = [
     Guide("functions", "services", probes, {"allow": ["service.*"]}),
     Guide("functions", "pages", pages, {"allow": ["page.*"]}),
     Guide("functions", "changed", mails, {"allow": ["mail.*"]}),
+    Guide("children", "audits", audits, may_fail=("unreachable",)),
     Guide("functions", "partial", books, {"allow": ["count_rows.*"]}),
     Guide("approvals", "releases", releases),
+    Guide("check-raise-ask-act", "restarts", restarts, {"allow": ["restart.call"]}),
     Guide("outputs", "orders", orders),
+    Guide("batches", "ledger", ledger, {"allow": ["book.call"]}),
     Guide("findings", "disks", disks),
     Guide("limits", "checkout", checkout),
     Guide("workflows", "clients", clients, {"tools": {"look_up.call": {"client": "acme"}}}),

@@ -16,9 +16,7 @@ DISK = {"disk.largest": {"path": "/var"}}
 
 @pytest.fixture(autouse=True)
 def defaults():
-    """Whatever other tests configured is put aside."""
-    structlog.reset_defaults()
-    yield
+    """Whatever was configured is put aside."""
     structlog.reset_defaults()
 
 
@@ -39,6 +37,27 @@ async def test_a_warning_is_shown(capsys):
         structlog.get_logger("someone").warning("careful")
 
     assert "careful" in capsys.readouterr().out
+
+
+async def test_a_line_has_no_real_date_and_its_traceback_no_variables(capsys):
+    async with run(app_with(finds())):
+        try:
+            {}["host"]
+        except KeyError:
+            structlog.get_logger("someone").exception("careful")
+
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[0].startswith("[")
+    assert "Traceback (most recent call last)" in shown
+    assert "locals" not in shown
+
+
+async def test_lines_are_shown_as_the_user_has_chosen(capsys):
+    structlog.configure(processors=[structlog.processors.JSONRenderer()])
+    async with run(app_with(finds())):
+        structlog.get_logger("someone").warning("careful", host="a")
+
+    assert capsys.readouterr().out == '{"host": "a", "event": "careful"}\n'
 
 
 async def test_log_lines_are_shown_again_afterwards(capsys):

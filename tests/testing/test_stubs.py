@@ -8,7 +8,17 @@ import pytest
 
 from tests.engine.stage import HAPPENED, Scripted
 from tests.testing.apps import LOOKS, Proposing, app_with
-from vigil import Actor, App, Failure, OutputAdapter, ToolFailed, event, synthesize, tool_call
+from vigil import (
+    Actor,
+    App,
+    Failure,
+    OutputAdapter,
+    Retries,
+    ToolFailed,
+    event,
+    synthesize,
+    tool_call,
+)
 from vigil.testing import FakeAdapter, FakeSynthesizer, Unstubbed, in_turn, run
 
 ASKS = synthesize({"ask": "why"})
@@ -152,3 +162,16 @@ async def test_a_stub_of_what_the_app_has_not_is_refused(given, problem):
     with pytest.raises(ValueError, match=problem):
         async with run(app_with(Scripted()), **given):
             pass
+
+
+async def test_a_stubbed_model_is_asked_again_as_the_real_one_would_be():
+    class Model:
+        retries = Retries(attempts_max=2, first_s=1)
+
+        async def __call__(self, prompt, transient, ctx):
+            raise AssertionError
+
+    actor = Actor("worker", synthesizer=Model())
+    actor.expect("thing", Scripted(ASKS), on=event(HAPPENED))
+    answers = in_turn(ToolFailed("tool_unavailable"), "because")
+    assert await seen(App(actors=[actor]), synthesizer=answers) == ["because"]

@@ -38,8 +38,6 @@ MORE_COLLABORATORS = {  # Classes that are handed more. A number may fall, and n
 }
 
 BOUND_METHODS = {  # Files whose classes hand methods of their own to what they make: how many.
-    "engine/execution/cancel.py": 1,
-    "engine/execution/run.py": 4,
     "engine/functions/run.py": 3,
     "engine/lanes/intake.py": 1,
     "engine/lanes/scheduler.py": 1,

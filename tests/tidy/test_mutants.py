@@ -52,6 +52,12 @@ def test_every_mutant_names_tests_that_exist():
     assert [mutant.guard for mutant in TABLE if not (ROOT / mutant.tests).exists()] == []
 
 
+def test_every_mutant_names_tests_that_make_test_runs():
+    files = {mutant.tests for mutant in TABLE if mutant.tests.endswith(".py")}
+    nightly = re.compile(r"(?m)^pytestmark = .*\bnightly\b")
+    assert {each for each in files if nightly.search((ROOT / each).read_text())} == set()
+
+
 def names_after_dots_in(text: str) -> list[str]:
     """Return the attributes and arguments in the text of a replacement, without parts it names."""
     found = re.finditer(r"\.([A-Za-z_]\w*)|\b(\w+)=(?!=)", PART.sub("", text))

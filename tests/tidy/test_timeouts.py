@@ -2,30 +2,72 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent, indent
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 
-CATCHES = """
-import time
+STOOD_STILL_S = 3.0
+"""How long a process stands still, in seconds: longer than its test may take."""
 
-def test_waits():
-    try:
-        time.sleep({sleeps_s})
-    except BaseException:
-        pass
-"""
+TESTS = {
+    "is in time": ("pass", "1 passed"),
+    "catches its alarm": (
+        """
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+        """,
+        "1 failed",
+    ),
+    "catches it and goes on": (
+        """
+        for _ in range(3):
+            try:
+                time.sleep(60)
+            except BaseException:
+                pass
+        """,
+        "1 failed",
+    ),
+}
 
 
-@pytest.mark.parametrize(("sleeps_s", "ends"), [(0.0, "1 passed"), (60.0, "1 failed")])
-def test_a_test_that_catches_its_alarm_fails(tmp_path, sleeps_s, ends):
-    file = tmp_path / "test_one.py"
-    file.write_text(CATCHES.format(sleeps_s=sleeps_s))
-    options = ["-p", "tests.timeouts", "--rootdir", tmp_path, "--timeout", "1"]
-    command = [sys.executable, "-m", "pytest", *options, file]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ends in done.stdout
+def run(folder: Path, body: str, meanwhile: Callable[[subprocess.Popen[str]], None]) -> str:
+    """Run a test that may take a second, and return what pytest says of it."""
+    file = folder / "test_one.py"
+    file.write_text("import time\n\ndef test():\n" + indent(dedent(body).strip(), "    ") + "\n")
+    options = ["-p", "tests.timeouts", "--rootdir", str(folder), "--timeout", "1"]
+    command = [sys.executable, "-m", "pytest", *options, str(file)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as begun:
+        meanwhile(begun)
+        return begun.communicate()[0]
+
+
+@pytest.mark.parametrize("case", TESTS)
+def test_a_test_that_is_over_time_fails_also_if_it_catches_its_alarm(tmp_path, case):
+    body, ends = TESTS[case]
+    assert ends in run(tmp_path, body, lambda begun: None)
+
+
+def test_a_process_that_stood_still_as_a_whole_was_not_over_time(tmp_path):
+    def stand_still(begun: subprocess.Popen[str]) -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        begun.send_signal(signal.SIGSTOP)
+        time.sleep(STOOD_STILL_S)
+        begun.send_signal(signal.SIGCONT)
+
+    body = f"""
+    open({str(tmp_path / "begun")!r}, "w").close()
+    time.sleep(0.3)
+    """
+    assert "1 passed" in run(tmp_path, body, stand_still)

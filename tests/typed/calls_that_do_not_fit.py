@@ -69,6 +69,8 @@ async def awaiting(ctx: FunctionContext) -> None:
     ctx.output("mail", {})  # wrong: not awaited
     ctx.report(clear_finding("a:b:c"))  # wrong: not awaited
     ctx.sleep(1)  # wrong: not awaited
+    ctx.episode("host", "measure")  # wrong: not awaited
+    await ctx.episode("host", "measure", on_failure="ignore")  # wrong: one of two words
     ctx.checkpoint(1)  # wrong: not awaited
     ctx.findings.get("a:b:c")  # wrong: not awaited
     ctx.call(fetch, url="a").values()  # wrong: not awaited

@@ -12,6 +12,7 @@ from vigil import (
     ApprovalAnswer,
     CallContext,
     ConvergeResult,
+    EpisodeResult,
     FunctionContext,
     Trigger,
     manual,
@@ -107,6 +108,14 @@ async def all_is_typed(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult
     assert_type((await ctx.output("mail", {"to": "ann"})).status, str)
     assert_type(ctx.now(), datetime)
     return ConvergeResult(summary=f"{trigger.payload}")
+
+
+async def children(ctx: FunctionContext) -> None:
+    end = await ctx.episode("host", "measure", {"host": "web-1"}, on_failure="return", key="one")
+    assert_type(end, EpisodeResult)
+    assert_type(end.value, Any)
+    every_end = await ctx.gather(*(ctx.episode("host", "measure") for _ in range(3)))
+    assert_type(every_end, tuple[EpisodeResult, ...])
 
 
 async def one(ctx: FunctionContext) -> float:

@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
 from engine.app.workflow_plan import PREFIX
-from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, NodeInfo, encoded
 from streams.clock import SystemClock
 from streams.jetstream import connect
@@ -26,6 +25,7 @@ from streams.model.events import (
     OutputProposed,
     SignalWaited,
 )
+from streams.model.modes import NodeMode
 from streams.model.triggers import Budget, EventTrigger
 from streams.model.waits import Approval, Wait
 from streams.ports.all import Ports

@@ -218,7 +218,7 @@ def test_a_revision_that_was_seen_must_stand_even_if_nothing_would_change(standi
     ("options", "why"),
     [
         (("--by", " "), "--by: give a name, or leave it out"),
-        (("--reason", "x" * 4_001), "--reason: "),
+        (("--reason", "x" * 4_001), "reason: "),
     ],
 )
 def test_a_dry_run_looks_at_who_and_why(standing, files, options, why):

@@ -29,7 +29,8 @@ from streams.model.events import (
 from streams.model.waits import Approval, OnExpiry, Wait
 from streams.ports.log import Commit, Recorded
 from tests.projections.lives import opened
-from vigil.asking.approvals import ApprovalDecision, owner_of, requests
+from vigil.asking.approval_requests import ApprovalDecision, owner_of, requests
+from vigil.commands.choice import as_row
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 ASKED = Approval(plan_hash="ab" * 32, plan=raw({"drop": "t1"}), summary="drop it")
@@ -177,14 +178,14 @@ def test_what_waits_for_word_from_outside_asks_nobody():
 
 def test_an_output_is_asked_about_with_what_is_to_be_delivered():
     (request,) = requests(lived(proposed()))
-    assert request.as_row()["plan"] == '{\n  "to": "ann"\n}'
+    assert as_row(request)["plan"] == '{\n  "to": "ann"\n}'
 
 
 def test_people_read_what_is_to_be_done_before_they_decide():
     terms = {"approvers": ("ann", "bob"), "expires_at": AT, "on_expiry": OnExpiry.APPROVE}
     approval = Approval(plan_hash="cd" * 32, plan=raw({"drop": "t1"}), **terms)
     (request,) = requests(lived(blocked(approval=approval)))
-    assert request.as_row() == {
+    assert as_row(request) == {
         "summary": None,
         "approvers": "ann, bob",
         "asked_at": AT,

@@ -20,7 +20,7 @@ from streams.model.waits import Wait
 from tests.vigil.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.vigil.program import NOWHERE, RUN_S_MAX, Running, Vigil
 from tests.vigil.test_command_line import one_line
-from vigil.asking.approvals import changed, patched
+from vigil.asking.approval_requests import changed, patched
 
 ID = str(UUID(int=7))
 APP = '''
@@ -198,7 +198,7 @@ def test_a_decision_that_no_node_can_rule_on_now_waits_for_one(journal, standing
         "vigil: no node that is up runs actor 'dba' with expectation 'shrink'"
         f" (none is up at all); {KEPT}\n"
     )
-    assert done.stdout == f"{id_}: asked for\n"
+    assert done.stdout == f"{id_}: sent; a node decides on it\n"
     assert journal.has_command(id_)
 
 
@@ -206,7 +206,7 @@ def test_why_nobody_applies_a_decision_is_said_also_to_who_does_not_wait(journal
     journal.pretend_node(revisions={"other": 0})
     id_ = journal.block(approval())
     done = decide(standing, "deny", id_, "--yes", "--no-wait")
-    assert (done.returncode, done.stdout) == (0, f"{id_}: asked for\n")
+    assert (done.returncode, done.stdout) == (0, f"{id_}: sent; a node decides on it\n")
     assert "runs actor 'dba' with expectation 'shrink' (idle: it does not have it)" in done.stderr
 
 
@@ -214,14 +214,18 @@ def test_a_decision_need_not_be_waited_for(journal, standing):
     journal.pretend_node()
     id_ = journal.block(approval())
     done = decide(standing, "deny", id_, "--yes", "--no-wait")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{id_}: asked for\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"{id_}: sent; a node decides on it\n",
+        "",
+    )
 
 
 def test_a_decision_is_waited_for_no_longer_than_one_likes(journal, standing):
     journal.pretend_node()
     id_ = journal.block(approval())
     line = one_line(decide(standing, "deny", id_, "--yes", "--timeout", "0"), code=1)
-    assert line == f"vigil: {id_}: not on the journal in time; it stays asked for\n"
+    assert line == f"vigil: {id_}: not on the journal in time; a node may still decide on it\n"
 
 
 def test_a_plan_that_nobody_looks_at_again_cannot_be_changed(journal, standing):
@@ -347,7 +351,7 @@ def test_a_decision_made_while_no_node_is_up_is_ruled_on_when_one_is(connected):
         id_ = blocked(connected, "shrink", '{"table": "t1"}')
         assert program.stop(signal.SIGTERM) == 0
     done = decide(connected, "approve", id_, "--yes", "--by", "ann")
-    assert done.stdout == f"{id_}: asked for\n"
+    assert done.stdout == f"{id_}: sent; a node decides on it\n"
     with serving(connected):
         assert ended(connected, id_) == ("done", "approved by ann")
 
@@ -379,7 +383,9 @@ def test_an_episode_that_was_answered_before_is_not_told_again(journal, standing
     journal.write(journal.stack.episode(answered), *answer(Resolution.RESOLVED, by="bob"))
     for id_ in (waiting, answered):
         journal.index(id_, "bill 7")
-    assert decide(standing, "resolve", "bill 7").stdout == f"{waiting}: asked for\n"
+    assert (
+        decide(standing, "resolve", "bill 7").stdout == f"{waiting}: sent; a node decides on it\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from engine.episodes.breakers.breaker import CLOSED
+from engine.episodes.breakers.breaker import BreakerState
 from streams.jetstream import connect
 from streams.keys import breaker_key
 from streams.subjects import Stack
@@ -48,18 +48,25 @@ def test_a_breaker_that_is_reset_lets_events_through_again(connected, write_brea
         wait_episodes(connected, failed=1)
         assert breaker_of(connected) == "open"
 
-        done = connected.run("actors", "reset", "watcher", "look")
+        why = ("--by", "ann", "--reason", "repaired")
+        done = connected.run("actors", "reset", "watcher", "look", *why)
         assert done.stdout.startswith("watcher, look: closed; it was open since "), done.stderr
         (episode,) = connected.ask("episodes", "list")
         assert f"; failed: {episode['episode_id']}" in done.stdout
         assert breaker_of(connected) == "closed"
         # A key that is deleted may be back after a crash of the server.
-        assert asyncio.run(stored(connected)) == msgspec.json.encode(CLOSED)
+        kept = msgspec.json.decode(asyncio.run(stored(connected)), type=BreakerState)
+        assert (kept.status, kept.failures, kept.opened_at) == ("closed", (), None)
 
         see(connected, "b")
         wait_episodes(connected, failed=1, done=1)
         again = connected.run("actors", "reset", "watcher", "look")
         assert again.stdout == "watcher, look: was closed already\n"
+        rows = connected.wait_for("orders", "list", until=lambda rows: len(rows) == 2)
+        first = rows[-1]
+        assert (first["change"], first["person"], first["reason"]) == (
+            "breaker_reset", "ann", "repaired",
+        )  # fmt: skip
 
 
 def test_what_has_no_breaker_that_the_cluster_shares_is_refused(connected, write_breakable):

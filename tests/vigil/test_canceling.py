@@ -14,7 +14,7 @@ from streams.subjects import Stack
 from tests.vigil.journal import KEPT
 from tests.vigil.program import NOWHERE, Vigil
 from tests.vigil.test_command_line import one_line
-from vigil.commands.episodes.cancel import read_unended
+from vigil.client.episodes import read_unended
 
 APP = '''
 """One actor with room for one episode, which waits for ever unless it is told not to."""

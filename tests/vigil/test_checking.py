@@ -54,6 +54,26 @@ def test_an_app_that_is_not_there_is_named(vigil):
     assert "--app" not in done.stderr
 
 
+def test_the_app_is_that_of_the_command_line_else_of_the_environment_else_of_the_file(
+    vigil, write, tmp_path
+):
+    write("await ctx.observe(str(ctx.now()))")
+    (tmp_path / "vigil.toml").write_text('app = "clocks:app"\n')
+
+    assert vigil.run("check").stdout == "clocks:app: 1 actor(s), nothing found\n"
+    by_variable = vigil.run("check", VIGIL_APP="elsewhere:app")
+    assert "VIGIL_APP elsewhere:app: no module named 'elsewhere'" in by_variable.stderr
+    assert vigil.run("check", "clocks:app", VIGIL_APP="elsewhere:app").returncode == 0
+
+
+def test_without_an_app_a_node_says_where_to_name_one(vigil):
+    done = vigil.run("node")
+    assert done.returncode == 2
+    assert 'vigil: which app? give --app, such as watch:app; or write app = "watch:app"' in (
+        done.stderr
+    )
+
+
 NAMED = """
 import time
 from vigil import App
@@ -135,7 +155,7 @@ def test_names_that_do_not_exist_are_listed_with_line_and_those_that_do(vigil, t
         ("names.py:17", "severity 'hgh'", "one of low, medium, high, critical"),
     ]
     assert done.returncode == 1
-    assert "3 place(s) where a name does not exist" in done.stderr
+    assert "3 place(s) that cannot work" in done.stderr
 
 
 def test_a_node_that_starts_says_so_too(connected, tmp_path):
@@ -143,7 +163,7 @@ def test_a_node_that_starts_says_so_too(connected, tmp_path):
     with connected.running("node", "--no-project", "--app", "names:app", "--log", "json") as node:
         said = node.wait_said('"event": "node up"')
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    told = [line for line in lines if line["event"] == "a name that does not exist"]
+    told = [line for line in lines if line["event"] == "this cannot work"]
     assert [(line["at"], line["found"]) for line in told] == [
         ("names.py:15", "tool 'fetsh.call'"),
         ("names.py:16", "output 'pager'"),

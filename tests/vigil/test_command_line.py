@@ -70,6 +70,21 @@ def test_what_no_engine_would_accept_is_not_published(vigil, payload, why):
     assert why in one_line(vigil.run("publish", "x", payload, **NOWHERE), code=2)
 
 
+def test_an_event_without_a_payload_is_not_published(vigil):
+    said = one_line(vigil.run("publish", "x", **NOWHERE), code=2)
+    assert "x: the payload is empty; give a JSON object, such as {}" in said
+
+
+def test_a_variable_that_is_nearly_a_setting_is_told_and_others_are_not(vigil):
+    others = {"VIGIL_NATS_URL_FILE": "/x", "VIGIL_MODEL": "m", "VIGIL_SHIP": "y"}
+    variables = {"VIGIL_NATS_ULR": "nats://h", **others}
+    said = vigil.run("publish", "x", "{", **variables, **NOWHERE).stderr.splitlines()
+    assert said[0] == (
+        "vigil: warning: VIGIL_NATS_ULR is no setting, and is ignored; did you mean VIGIL_NATS_URL?"
+    )
+    assert len(said) == 2
+
+
 def test_an_event_over_512_kib_is_not_published(vigil):
     payload = b'{"a": "%s"}' % (b"x" * 512 * 1024)
 
@@ -80,7 +95,7 @@ def test_an_event_over_512_kib_is_not_published(vigil):
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("epsodes", "No such command 'epsodes'. Did you mean 'episodes'? `vigil --help`"),
+        ("findngs", "No such command 'findngs'. Did you mean 'findings'? `vigil --help`"),
         ("episodes lst", "Did you mean 'list'? `vigil episodes --help` says more."),
         ("episodes list --limt 1", "No such option: --limt"),
         ("findings list --status clear", "'--status': 'clear' is not one of 'active', 'cleared'"),

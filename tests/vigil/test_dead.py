@@ -324,6 +324,6 @@ def test_an_episode_can_be_looked_at_as_it_was(connected, past):
     assert "holds 4 events" in said
 
 
-def test_an_episode_that_is_not_there_cannot_be_replayed(connected):
+def test_an_episode_that_is_not_there_cannot_be_replayed(standing):
     nobody = "00000000-0000-0000-0000-000000000000"
-    assert "on the journal" in one_line(connected.run("episodes", "replay", nobody), code=1)
+    assert "on the journal" in one_line(standing.run("episodes", "replay", nobody), code=1)

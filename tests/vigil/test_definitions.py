@@ -113,7 +113,7 @@ def test_a_file_must_be_there_be_of_a_known_format_and_define_something_else(vig
     assert "both define actor 'disk_watch'" in complaint(
         "actors", "apply", "disks.yaml", "same.yaml", code=2
     )
-    assert "--if-revision is for one file" in complaint(
+    assert "if_revision: it is about one definition, and these are several" in complaint(
         "actors", "apply", "disks.yaml", "other.yaml", "--if-revision", "1", code=2
     )
 

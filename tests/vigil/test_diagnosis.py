@@ -18,7 +18,7 @@ from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
 from tests.projections.conftest import open_directory
 from tests.vigil.journal import said_by
-from vigil.commands import doctor
+from vigil.asking.repairs import diagnosis
 
 FIRST = migrations()[0].name
 
@@ -44,7 +44,7 @@ async def reach(pool, stack, position, *, projection="journal", ago_s=0.0):
 
 
 async def look(pool, stack, *, head):
-    (check,) = await doctor.look_at_lags(pool, stack, {"journal": head})
+    (check,) = await diagnosis.look_at_lags(pool, stack, {"journal": head})
     return check
 
 
@@ -73,7 +73,7 @@ async def test_a_few_messages_that_just_came_are_no_problem(pool, stack):
 
 
 async def test_a_backlog_that_nobody_works_on_is_a_problem(pool, stack, monkeypatch):
-    monkeypatch.setattr(doctor, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(diagnosis, "PATIENCE_S", 0.05)
     await reach(pool, stack, 10, ago_s=61)
     check = await look(pool, stack, head=12)
     assert (check.status, "stands still" in check.says) == ("problem", True)
@@ -81,7 +81,7 @@ async def test_a_backlog_that_nobody_works_on_is_a_problem(pool, stack, monkeypa
 
 async def test_a_message_after_a_quiet_hour_is_given_time_to_become_rows(pool, stack, monkeypatch):
     await reach(pool, stack, 10, ago_s=3_600)
-    ask, looks = doctor.list_checkpoints, []
+    ask, looks = diagnosis.list_checkpoints, []
 
     async def while_a_projector_writes(*args):
         looks.append(args)
@@ -89,15 +89,15 @@ async def test_a_message_after_a_quiet_hour_is_given_time_to_become_rows(pool, s
             await reach(pool, stack, 12)
         return await ask(*args)
 
-    monkeypatch.setattr(doctor, "list_checkpoints", while_a_projector_writes)
+    monkeypatch.setattr(diagnosis, "list_checkpoints", while_a_projector_writes)
     assert (await look(pool, stack, head=12)).status == "ok"
 
 
 async def test_each_partition_has_a_lag_of_its_own(pool, stack):
     await reach(pool, stack, 10, projection="journal-0of2")
     await reach(pool, stack, 10, projection="journal-1of2")
-    heads = {"journal-0of2": 10, "journal-1of2": 10 + doctor.LAG_MAX + 1}
-    one, other = await doctor.look_at_lags(pool, stack, heads)
+    heads = {"journal-0of2": 10, "journal-1of2": 10 + diagnosis.LAG_MAX + 1}
+    one, other = await diagnosis.look_at_lags(pool, stack, heads)
     assert (one.what, one.status) == ("projection journal-0of2", "ok")
     assert (other.what, other.status) == ("projection journal-1of2", "problem")
 
@@ -105,7 +105,7 @@ async def test_each_partition_has_a_lag_of_its_own(pool, stack):
 async def test_rows_of_another_layout_of_the_journal_are_a_problem(pool, stack):
     await reach(pool, stack, 10)
     await reach(pool, stack, 10, projection="claims")
-    checks = await doctor.look_at_lags(pool, stack, {"journal-0of2": 0, "journal-1of2": 0})
+    checks = await diagnosis.look_at_lags(pool, stack, {"journal-0of2": 0, "journal-1of2": 0})
     (problem,) = [check for check in checks if check.status == "problem"]
     assert problem.what == "projection journal"
     assert "drop the schema vigil with CASCADE" in problem.remedy
@@ -115,7 +115,7 @@ def of_migrations(**changes):
     """What is said of tables whose migrations, name → checksum, are ours but for `changes`."""
     ours = {each.name: each.checksum for each in migrations()}
     applied = {name: each for name, each in {**ours, **changes}.items() if each is not None}
-    return doctor.of_migrations(applied)
+    return diagnosis.of_migrations(applied)
 
 
 def test_tables_of_this_version_or_a_newer_one_are_in_order():
@@ -148,48 +148,50 @@ def applied(id_, revision):
 
 def test_definitions_that_nodes_run_are_in_order():
     running = said_by("n1", {}, disk_watch=2)
-    (check,) = doctor.look_at_definitions([running], [applied("disk_watch", 2)])
+    (check,) = diagnosis.look_at_definitions([running], [applied("disk_watch", 2)])
     assert (check.status, check.says) == ("ok", "1, and nodes run them")
-    (none,) = doctor.look_at_definitions([running], [])
+    (none,) = diagnosis.look_at_definitions([running], [])
     assert (none.status, none.says) == ("ok", "none")
 
 
 def test_a_definition_that_no_node_runs_is_a_problem_with_its_reason():
     nodes = [said_by("n1", {"agent.lost": "there is no 'disks'"}, disk_watch=2)]
-    lost, stale = doctor.look_at_definitions(nodes, [applied("lost", 1), applied("disk_watch", 3)])
+    lost, stale = diagnosis.look_at_definitions(
+        nodes, [applied("lost", 1), applied("disk_watch", 3)]
+    )
     assert (lost.what, lost.status) == ("actor lost", "problem")
     assert lost.says == "nobody runs revision 1: n1 cannot: there is no 'disks'"
     assert stale.says == "nobody runs revision 3: n1 does not say why"
 
 
 def test_while_no_node_is_up_nobody_can_say_what_runs():
-    (check,) = doctor.look_at_definitions([], [applied("disk_watch", 2)])
+    (check,) = diagnosis.look_at_definitions([], [applied("disk_watch", 2)])
     assert (check.status, check.says) == ("note", "1, and no node is up")
 
 
 def test_servers_of_one_version_are_in_order_and_what_nobody_can_see_is_said():
-    check = doctor.look_at_servers({"s1": "2.15.1", "s2": "2.15.1", "s3": "2.15.1"}, copies=3)
+    check = diagnosis.look_at_servers({"s1": "2.15.1", "s2": "2.15.1", "s3": "2.15.1"}, copies=3)
     assert check.status == "ok"
     assert "s1 2.15.1, s2 2.15.1, s3 2.15.1" in check.says
     assert "sync_interval" in check.says
 
 
 def test_servers_of_several_versions_are_told():
-    check = doctor.look_at_servers({"s1": "2.14.6", "s2": "2.15.1"}, copies=1)
+    check = diagnosis.look_at_servers({"s1": "2.14.6", "s2": "2.15.1"}, copies=1)
     assert (check.status, "several versions" in check.says) == ("note", True)
 
 
 def test_a_server_that_does_not_answer_is_told():
-    check = doctor.look_at_servers({"s1": "2.15.1", "s2": "2.15.1"}, copies=3)
+    check = diagnosis.look_at_servers({"s1": "2.15.1", "s2": "2.15.1"}, copies=3)
     assert (check.status, "3 copies" in check.says) == ("note", True)
 
 
 def test_a_stream_of_which_a_copy_is_behind_or_away_is_not_whole():
     report = StreamReport(name="vigil-events", exists=True, replicas=3, behind=("s2 is away",))
-    check = doctor.of_stream(report)
+    check = diagnosis.of_stream(report)
     assert (check.status, check.says) == ("note", "not whole: s2 is away")
 
 
 def test_a_compressed_stream_with_one_copy_is_changed_by_the_next_node():
     report = StreamReport(name="vigil-events", exists=True, is_compressed=True)
-    assert doctor.of_stream(report).status == "note"
+    assert diagnosis.of_stream(report).status == "note"

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from streams.json import NOTHING, raw
 from streams.model.events import StepKind, StepRecorded, StoredResult
 from streams.model.outputs import OutputOutcome
-from vigil.commands.episodes.replay import as_shown
-from vigil.commands.episodes.show import came_to, says, shown_as
+from vigil.client.episodes import as_shown, came_to
+from vigil.commands.episodes.show import result_of, shown_as
 
 OWN = {"output_key": "mail:1", "adapter": "mail", "status": "delivered", "error_class": None}
 
@@ -60,6 +60,7 @@ def test_a_replay_shows_the_digest_of_a_large_result_only_where_all_of_it_may_be
 
 def test_an_episode_says_its_summary_and_one_without_what_went_wrong():
     detail = 'Traceback:\n  File "a.py"\nKeyError: host\n'
-    assert says({"summary": "all well", "error_detail": detail}) == "all well"
-    assert says({"summary": None, "error_detail": detail}) == "KeyError: host"
-    assert says({"summary": "", "error_detail": None}) == ""
+    ended = {"status": "failed", "error_class": None}
+    assert result_of({**ended, "summary": "all well", "error_detail": detail}) == "all well"
+    assert result_of({**ended, "summary": None, "error_detail": detail}) == "KeyError: host"
+    assert result_of({**ended, "summary": "", "error_detail": None}) == ""

@@ -89,8 +89,8 @@ def test_what_an_episode_has_cleared_says_so(connected):
 
 
 @pytest.mark.parametrize("words", [("clear", "dsk"), ("ack", "dsk"), ("note", "dsk", "why")])
-def test_a_key_that_nobody_has_raised_is_one_line_with_a_hint(connected, words):
-    line = one_line(connected.run("findings", *words), code=2)
+def test_a_key_that_nobody_has_raised_is_one_line_with_a_hint(standing, words):
+    line = one_line(standing.run("findings", *words), code=2)
     assert "no finding 'dsk' in stack" in line
     assert "`vigil findings list --status all`" in line
 
@@ -102,8 +102,8 @@ def test_a_key_that_nobody_has_raised_is_one_line_with_a_hint(connected, words):
         (("note", "disk", "x" * 4_001), "reason: 4,001 characters"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_in_one_line(connected, words, why):
-    assert why in one_line(connected.run("findings", *words), code=2)
+def test_what_cannot_be_kept_is_refused_in_one_line(standing, words, why):
+    assert why in one_line(standing.run("findings", *words), code=2)
 
 
 def test_a_finding_is_shown_with_what_explains_it(connected):

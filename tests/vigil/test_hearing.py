@@ -63,7 +63,7 @@ def test_a_decision_that_a_node_cannot_rule_on_says_why_and_one_that_can_rules_o
         with node(connected, "app", "able"):
             assert status(connected, id_) == "canceled"
 
-    assert decided.stdout == f"{id_}: asked for\n"
+    assert decided.stdout == f"{id_}: sent; a node decides on it\n"
     assert line.startswith(
         "vigil: no node that is up runs revision 1 of actor 'disk_watch' (poor: "
         "expectations.disk_is_healthy.strategy.ref: there is no 'parts:Ask'"

@@ -39,7 +39,7 @@ def said(*rows: dict[str, object]) -> list[str]:
 
 def test_what_waits_is_said_in_three_lines_of_which_the_last_can_be_typed():
     assert said(row()) == [
-        "approval of dba.shrink since 2030-01-01 08:00:00",
+        "approval of dba.shrink since 2030-01-01 08:00:00 UTC",
         "  drop table t1",
         "  vigil episodes approve e1",
     ]
@@ -55,23 +55,25 @@ def test_what_may_be_changed_says_how():
 
 def test_what_several_episodes_ask_for_says_how_many():
     (headline, *_) = said(row(episodes=3))
-    assert headline == "approval of dba.shrink since 2030-01-01 08:00:00, for 3 episodes"
+    assert headline == "approval of dba.shrink since 2030-01-01 08:00:00 UTC, for 3 episodes"
 
 
 @pytest.mark.parametrize(("kind", "about"), [("table", "table t1"), (None, "t1")])
 def test_what_it_is_about_is_said(kind, about):
     (headline, *_) = said(row(subject_kind=kind, subject_id="t1"))
-    assert headline == f"approval of dba.shrink about {about} since 2030-01-01 08:00:00"
+    assert headline == f"approval of dba.shrink about {about} since 2030-01-01 08:00:00 UTC"
 
 
 def test_what_can_expire_says_when():
     (headline, *_) = said(row(kind="wait", expires_at=SINCE))
-    assert headline == ("wait of dba.shrink since 2030-01-01 08:00:00, until 2030-01-01 08:00:00")
+    assert headline == (
+        "wait of dba.shrink since 2030-01-01 08:00:00, until 2030-01-01 08:00:00 UTC"
+    )
 
 
 def test_a_dead_letter_need_not_be_of_an_actor():
     (headline, *_) = said(row(kind="dead_letter", actor_id=None, expectation_id=None))
-    assert headline == "dead letter since 2030-01-01 08:00:00"
+    assert headline == "dead letter since 2030-01-01 08:00:00 UTC"
 
 
 def test_a_summary_of_many_lines_is_one_line():

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from vigil.commands.dead import what_to_do
+from vigil.client.dead_letters import what_to_do
 
 LETTER = {
     "status": "waiting",

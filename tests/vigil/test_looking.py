@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
-from engine.cluster.modes import ModeOrder, NodeMode, Orders, PauseOrder
+from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
+from engine.orders.store import follow_order, give_order
 from streams.clock import SystemClock
 from streams.memory import memory_ports
-from streams.model.events import LaneMoved
+from streams.model.events import ActorPaused, LaneMoved
+from streams.model.modes import NodeMode
 from streams.ports.log import Commit
+from tests.engine.definitions.test_store import Around
 from tests.vigil.program import NOWHERE
 from vigil import settings
+from vigil.asking.connect import pooled
+from vigil.asking.repairs.diagnosis import look_at_orders
 from vigil.asking.stack import (
     StackView,
     require_expectation,
@@ -122,8 +129,9 @@ def test_an_actor_is_mentioned_if_it_is_paused_or_has_a_mode_of_its_own():
 
 @pytest.fixture
 def without_rows(tmp_path):
-    """Settings of a stack whose tables nobody can be asked for."""
-    return settings.read({"postgres_dsn": NOWHERE["VIGIL_POSTGRES_DSN"]}, folder=tmp_path)
+    """Tables that nobody can be asked for."""
+    there = {"postgres_dsn": NOWHERE["VIGIL_POSTGRES_DSN"]}
+    return partial(pooled, settings.read(there, folder=tmp_path))
 
 
 @pytest.fixture
@@ -152,3 +160,29 @@ async def test_an_actor_that_nobody_knows_is_plausible_only_while_no_node_is_up(
         await require_plausible(without_rows, ports, seen(node(a=knows())), "nobody")
     with pytest.raises(Trouble, match="none is known"):
         await require_known(without_rows, ports, seen(), "nobody")
+
+
+PAUSED = ActorPaused(actor_id="a", by="ann")
+
+
+async def test_an_order_whose_copy_is_on_its_way_is_no_problem(ports):
+    commit = Commit(id="c1", at=datetime(2030, 1, 1, tzinfo=UTC), events=(PAUSED,))
+    await ports.log.append(ports.stack.order("pause.a"), commit, after=0)
+
+    async def copy():
+        await follow_order(ports, "pause.a")
+
+    slow = dataclasses.replace(ports, registry=Around(ports.registry, "get", behind=copy))
+    (check,) = await look_at_orders(slow)
+
+    assert (check.what, check.status) == ("orders", "ok")
+
+
+async def test_an_order_that_no_node_sees_is_a_problem(ports):
+    await give_order(ports, PAUSED)
+    await ports.registry.delete("pause.a")
+
+    (check,) = await look_at_orders(ports)
+
+    assert (check.what, check.status) == ("pause.a", "problem")
+    assert "vigil orders rebuild" in check.remedy

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from contextlib import contextmanager
 
 import pytest
 
+from streams.jetstream import connect
+from streams.subjects import Stack
 from tests.vigil.test_command_line import one_line
 
 LOG_UP = '"event": "node up"'
-LOG_SWITCHED = '"event": "switched"'
+LOG_SWITCHED = '"event": "mode in force"'
 
 
 @contextmanager
@@ -42,7 +45,7 @@ def test_a_node_that_only_triggers_leaves_its_episodes_to_others(connected, writ
     write_app()
     with running_node(connected, "--mode", "trigger_only"):
         (row,) = connected.wait_for("mode", until=is_there)["nodes"]
-        assert (row["node"], row["mode"], row["said"]) == ("n1", "trigger_only", "its setting")
+        assert (row["node"], row["mode"], row["said"]) == ("n1", "trigger_only", "own setting")
         assert (row["wakes"], row["runs"]) == (["watcher"], [])
         see(connected, "a")
         wait_episodes(connected, queued=1)
@@ -63,7 +66,7 @@ def test_what_is_said_of_a_node_holds_at_once_and_when_it_comes_back(connected, 
     assert (row["state"], row["mode"], row["by"]) == ("not up", "trigger_only", "ann")
     with running_node(connected, "--no-project"):
         (row,) = connected.wait_for("mode", until=is_there)["nodes"]
-        assert (row["mode"], row["said"], row["runs"]) == ("trigger_only", "registry", [])
+        assert (row["mode"], row["said"], row["runs"]) == ("trigger_only", "order", [])
         assert connected.run("mode", "n1", "--reset").stdout == "n1: as it was started\n"
         connected.wait_for("mode", until=lambda seen: seen["nodes"][0]["runs"] == ["watcher"])
 
@@ -71,7 +74,7 @@ def test_what_is_said_of_a_node_holds_at_once_and_when_it_comes_back(connected, 
 def test_a_mode_may_be_said_of_one_actor_and_of_a_node_that_is_not_up(standing):
     done = standing.run("mode", "later", "disabled", "--actor", "watcher")
     assert done.stdout == (
-        "later, actor watcher: disabled; it is not up, and does so when it comes\n"
+        "later, actor watcher: disabled; the node is not up, and takes this mode when it starts\n"
     )
     (row,) = standing.ask("mode", "later")["nodes"]
     assert (row["state"], row["actors"]) == ("not up", {"watcher": "disabled"})
@@ -117,6 +120,7 @@ def test_a_node_that_nobody_said_anything_about_is_as_it_was_started(standing, w
         ("actors", "show", "watcher"),
         ("actors", "pause", "watcher"),
         ("actors", "resume", "watcher"),
+        ("orders", "rebuild"),
         ("fire", "watcher", "look"),
         ("episodes", "cancel", "00000000-0000-0000-0000-000000000007"),
     ],
@@ -167,9 +171,16 @@ def test_a_paused_actor_is_woken_when_it_is_resumed_and_drained_meanwhile(connec
         wait_episodes(connected, done=1)
         (line,) = connected.ask("mode")["paused"]
         assert (line["actor_id"], line["reason"]) == ("watcher", "deploy")
-        assert connected.run("actors", "resume", "watcher").stdout == "watcher: resumed\n"
+        resumed = connected.run("actors", "resume", "watcher", "--by", "bob", "--reason", "done")
+        assert resumed.stdout == "watcher: resumed\n"
         assert connected.run("actors", "resume", "watcher").stdout == "watcher: was not paused\n"
         wait_episodes(connected, done=2)
+        about = ("orders", "list", "--actor", "watcher")
+        rows = connected.wait_for(*about, until=lambda rows: len(rows) == 2)
+        assert [(row["change"], row["reason"]) for row in rows] == [
+            ("actor_resumed", "done"), ("actor_paused", "deploy"),
+        ]  # fmt: skip
+        assert rows[0]["person"] == "bob"
 
 
 def test_whoever_stops_waiting_is_told_that_the_pause_stands(connected, write_app):
@@ -311,7 +322,35 @@ def test_a_name_near_that_of_a_node_which_is_up_may_have_been_meant(standing, wr
         typo = standing.run("mode", "n12", "disabled")
         meant = standing.run("mode", "n12", "disabled")
         other = standing.run("mode", "backup", "disabled")
-    waits = "disabled; it is not up, and does so when it comes"
+    waits = "disabled; the node is not up, and takes this mode when it starts"
     assert typo.stdout == f"n12: {waits}; did you mean n1?\n"
     assert meant.stdout == f"n12: {waits}\n"
     assert other.stdout == f"backup: {waits}\n"
+
+
+def test_a_copy_that_is_not_as_ordered_is_found_and_made_so(standing):
+    def checks():
+        found = json.loads(standing.run("doctor", "--json").stdout)["checks"]
+        return {each["what"]: (each["status"], each["says"]) for each in found}
+
+    standing.run("mode", "n1", "trigger_only", "--by", "ann", "--reason", "a deploy")
+    assert checks()["orders"] == ("ok", "nodes see what was ordered")
+    asyncio.run(overwrite(standing, "mode.n1", b'{"mode":"disabled"}'))
+    says = "is in the registry, but not as it was ordered"
+    assert checks()["mode.n1"] == ("problem", says)
+
+    dry = standing.run("orders", "rebuild", "--dry-run", "--json")
+    assert json.loads(dry.stdout) == [{"order_key": "mode.n1", "problem": says}]
+    assert standing.run("orders", "rebuild").returncode == 0
+
+    assert checks()["orders"][0] == "ok"
+    (row,) = standing.ask("mode")["nodes"]
+    assert (row["mode"], row["by"], row["reason"]) == ("trigger_only", "ann", "a deploy")
+    again = standing.run("orders", "rebuild")
+    assert (again.returncode, again.stderr) == (0, "nothing to do: nodes see what was ordered\n")
+
+
+async def overwrite(vigil, key: str, value: bytes) -> None:
+    stack = Stack(vigil.environ["VIGIL_STACK"])
+    async with connect(vigil.environ["VIGIL_NATS_URL"], stack=stack) as ports:
+        await ports.registry.put(key, value)

@@ -11,7 +11,7 @@ from streams.json import NOTHING
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
 from tests.vigil.journal import said_by
-from vigil.asking.definition_checks import around, lacks, needed_by
+from vigil.asking.definitions.checks import around, lacks, needed_by
 
 AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from contextlib import contextmanager
 
+import nats
 import pytest
+from nats.errors import TimeoutError as NothingCame
 
 LOG_UP = '"event": "node up"'
 
@@ -145,3 +148,36 @@ def test_a_second_signal_ends_a_node_at_once_whatever_blocks_it(connected, write
         node.process.send_signal(signal.SIGINT)
 
         assert node.stop(signal.SIGTERM) == 128 + signal.SIGTERM
+
+
+async def told_of_nodes(vigil) -> list[tuple[str, dict[str, object]]]:
+    """Return what the server has of nodes, in order."""
+    stack = vigil.environ["VIGIL_STACK"]
+    client = await nats.connect(vigil.environ["VIGIL_NATS_URL"])
+    try:
+        found = await client.jetstream().pull_subscribe(f"{stack}.event.node.>")
+        try:
+            messages = await found.fetch(10, timeout=1)
+        except NothingCame:
+            messages = []
+    finally:
+        await client.close()
+    prefix = f"{stack}.event."
+    return [(each.subject.removeprefix(prefix), json.loads(each.data)) for each in messages]
+
+
+def test_the_world_is_told_of_each_process_that_comes_and_goes_in_order(connected, write_app):
+    write_app()
+    with running_node(connected, "--node-name", "n1") as first:
+        connected.wait_for("mode", until=lambda rows: rows)
+        assert first.stop(signal.SIGTERM) == 0
+    with running_node(connected, "--node-name", "n1") as second:
+        connected.wait_for("mode", until=lambda rows: rows)
+        second.stop(signal.SIGKILL)
+    told = asyncio.run(told_of_nodes(connected))
+
+    assert [name for name, _ in told] == ["node.started", "node.stopped", "node.started"]
+    (_, came), (_, went), (_, again) = told
+    assert (came["node"], came["actors"], came["mode"]) == ("n1", ["watcher"], "full")
+    assert (went["since"], went["reason"], went["is_clean"]) == (came["since"], "signal", True)
+    assert again["since"] > came["since"]

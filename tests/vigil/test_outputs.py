@@ -136,7 +136,7 @@ def test_a_decision_that_no_node_can_rule_on_now_waits_for_one(journal, standing
     asked = proposed("k", approval=approval())
     journal.write(journal.stack.output("k"), asked)
     done = standing.run("outputs", "reject", "k", "--hash", PLAN_HASH)
-    assert (done.returncode, done.stdout) == (1, "k: asked for\n")
+    assert (done.returncode, done.stdout) == (1, "k: sent; a node decides on it\n")
     assert done.stderr == f"vigil: {UNHEARD}\n"
     assert journal.has_command(asked.episode_id)
 
@@ -157,7 +157,7 @@ def test_each_output_that_is_tried_again_says_what_came_of_it(journal, standing)
     done = standing.run("outputs", "retry", "k1", "k2", "k3")
     obstacle, *refused = done.stderr.splitlines()
 
-    assert (done.returncode, done.stdout) == (1, "k1: asked for\n")
+    assert (done.returncode, done.stdout) == (1, "k1: sent; a node decides on it\n")
     assert obstacle == f"vigil: {UNHEARD}"
     assert [line.split(": ")[1] for line in refused] == ["k2", "k3"]
 
@@ -166,7 +166,7 @@ def test_a_retry_is_waited_for_no_longer_than_one_likes(journal, standing):
     journal.pretend_node()
     failed(journal, "k1")
     line = one_line(standing.run("outputs", "retry", "k1", "--timeout", "0"), code=1)
-    assert line == "vigil: k1: not on the journal in time; it stays asked for\n"
+    assert line == "vigil: k1: not on the journal in time; a node may still decide on it\n"
 
 
 def test_whoever_tries_again_at_the_same_time_learns_who_was_faster(journal, standing):
@@ -202,7 +202,7 @@ def test_what_cannot_be_canceled_is_refused_and_all_else_is_asked_for(journal, s
     failed(journal, "k1")
     journal.write(journal.stack.output("k2"), proposed("k2"))
     done = standing.run("outputs", "cancel", "k1", "k2", "k3")
-    assert (done.returncode, done.stdout) == (1, "k2: asked for\n")
+    assert (done.returncode, done.stdout) == (1, "k2: sent; a node decides on it\n")
     assert "k1: it is failed; only what is still to be delivered can be canceled" in done.stderr
     assert "k3: there is no such output" in done.stderr
 
@@ -233,7 +233,7 @@ def test_what_is_delivered_is_listed_and_shown_with_what_happened_to_it(connecte
     assert listed["output_key"] == "disk 1"
     assert nothing == []
     assert '"text": "disk 1"' in for_people
-    assert "output_delivered" in for_people
+    assert " delivered " in for_people.partition("History")[2]
     assert [(each["output_key"], each["status"]) for each in episode["outputs"]] == [
         ("disk 1", "delivered")
     ]

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import NodeInfo, encoded
 from engine.reactor.leader import Leader, Leadership
 from streams.keys import node_key, published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
+from streams.model.modes import NodeMode
 from tests.engine.reactor import journals as given
 from tests.simulation.time import SimClock, simulate
-from vigil.commands.doctor import LAG_MAX, look_at_reactor
+from vigil.asking.repairs.diagnosis import LAG_MAX, look_at_reactor
 
 SINCE = datetime(2030, 1, 1, tzinfo=UTC)
 

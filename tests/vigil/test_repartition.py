@@ -10,6 +10,8 @@ import asyncpg
 import pytest
 
 from projections.embedded import EmbeddedPostgres
+from streams.jetstream import connect
+from streams.model.events import LayoutSet
 from streams.subjects import Stack
 from tests.streams.repartition.moves import write_layout
 from tests.vigil.test_node import running_node
@@ -37,7 +39,7 @@ def seen(connected, write_app):
 
 def test_a_stopped_stack_is_spread_and_nodes_find_out_by_themselves(seen):
     vigil, episode_id = seen
-    done = vigil.run("repartition", "--to", "4")
+    done = vigil.run("repartition", "--to", "4", "--by", "ann", "--reason", "more room")
     assert done.returncode == 0, done.stderr
     assert "is spread over 4 partitions" in done.stdout
     assert "drop the schema vigil with\nCASCADE" in done.stdout
@@ -51,6 +53,7 @@ def test_a_stopped_stack_is_spread_and_nodes_find_out_by_themselves(seen):
     contradicting = vigil.run("node", "--app", "watch:app", "--no-project", "--partitions", "2")
     assert "has 4 partitions, and the settings say 2" in one_line(contradicting, code=1)
 
+    assert asyncio.run(moves(vigil)) == [LayoutSet(partitions=4, by="ann", reason="more room")]
     again = vigil.run("repartition", "--to", "4", "--drop-old")
     assert again.returncode == 0, again.stderr
     assert "drop the schema" not in again.stdout
@@ -58,6 +61,21 @@ def test_a_stopped_stack_is_spread_and_nodes_find_out_by_themselves(seen):
     assert vigil.run("repartition", "--drop-old").stdout == "nothing to delete\n"
     found = {check["what"]: check["status"] for check in vigil_doctor(vigil)}
     assert found[f"stream {vigil.environ['VIGIL_STACK']}-journal-3of4"] == "ok"
+    assert len(asyncio.run(moves(vigil))) == 1
+
+
+def test_a_stack_may_be_moved_again_before_a_node_has_run(standing):
+    for number in ("4", "2"):
+        done = standing.run("repartition", "--to", number, "--drop-old")
+        assert done.returncode == 0, done.stderr
+    assert [each.partitions for each in asyncio.run(moves(standing))] == [4, 2]
+
+
+async def moves(vigil):
+    stack = Stack(vigil.environ["VIGIL_STACK"])
+    async with connect(vigil.environ["VIGIL_NATS_URL"], stack=stack) as ports:
+        records = await ports.log.read(ports.stack.order("layout"))
+    return [event for record in records for event in record.commit.events]
 
 
 def test_the_tables_are_made_anew_once_their_schema_is_dropped(connected, write_app, tmp_path):

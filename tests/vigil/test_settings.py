@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from engine.cluster.modes import NodeMode
+from streams.model.modes import NodeMode
 from vigil import runfile, settings
 from vigil.errors import Mistake, Trouble
 

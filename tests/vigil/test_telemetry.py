@@ -24,7 +24,6 @@ def logging_as(form: str) -> Iterator[io.StringIO]:
     telemetry.log_to(stream, form=form, level="info", node="n1")
     yield stream
     logging.captureWarnings(False)
-    structlog.reset_defaults()
     root.handlers[:] = before
     root.setLevel(level)
 

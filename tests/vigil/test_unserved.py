@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from engine.app.workflow_plan import starter_id
-from engine.cluster.modes import NodeMode
 from projections.postgres.query_result import ROWS_MAX
 from streams.json import NOTHING, raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events import WorkflowStarted
 from streams.model.events.definitions import DefinitionKind
+from streams.model.modes import NodeMode
 from streams.model.triggers import EventTrigger
 from streams.model.workflows import WorkflowSpec
 from tests.vigil.journal import Journal, said_by

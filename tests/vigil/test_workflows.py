@@ -114,20 +114,22 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
             "workflows", "show", id_, until=step_is("pay", "awaiting_approval")
         )
         connected.wait_for("workflows", "list", "--status", "blocked", until=bool)
-        shown = connected.run("workflows", "show", id_).stdout
+        shown = connected.run("workflows", "show", id_[:8]).stdout
         hash_ = asking["steps"][1]["plan_hash"]
         wrong = connected.run("workflows", "approve", id_, "pay", "--hash", "0" * 8, *ada)
         unknown = connected.run("workflows", "approve", id_, "screen", *ada)
         unasked = connected.run("workflows", "approve", id_, "pay", *ada)
         eve = connected.run("workflows", "approve", id_, "pay", "--hash", hash_, "--by", "eve")
-        approved = connected.run("workflows", "approve", id_, "pay", "--hash", hash_, *ada)
+        approved = connected.run("workflows", "approve", id_[:8], "pay", "--hash", hash_, *ada)
+        no_such = connected.run("workflows", "cancel", "0" if id_[0] != "0" else "1")
         again = connected.run("workflows", "approve", id_, "pay", "--hash", hash_)
         ended = connected.wait_for("workflows", "list", "--status", "done", until=bool)
 
     assert asking["status"] == "blocked"
+    assert "has an id that begins with '" in one_line(no_such, code=1)
     assert [row.split()[:3] for row in shown.splitlines()[-2:]] == [
-        ["0", "screen", "done"],
-        ["1", "pay", "awaiting_approval"],
+        ["screen", "done", "clerk.screen"],
+        ["pay", "awaiting_approval", "clerk.pay"],
     ]
     assert "waits for a decision on another plan" in one_line(wrong, code=1)
     *plan, refusal = unasked.stderr.splitlines()

@@ -7,6 +7,7 @@ folder, an environment and files of its own, and ends with an exit code.
 
 from __future__ import annotations
 
+import gc
 import io
 import multiprocessing
 import os
@@ -26,6 +27,11 @@ from vigil.__main__ import main
 
 for _module in walk_packages(vigil.__path__, "vigil."):
     import_module(_module.name)  # A command imports what it needs when it runs.
+
+# A command that collects garbage leaves alone what was imported: there is none, and a look at it
+# copies it. Such a command takes 50 ms of a processor instead of 140.
+gc.collect()
+gc.freeze()
 
 FILES: Final = {
     "stdin": os.O_RDONLY,

@@ -7,10 +7,20 @@ from typing import Final
 import msgspec
 
 from streams.model.refusals import Refusal
+from vigil.printing.columns import Column, Form, Listing
 from vigil.printing.tables import Row
 
-REFUSAL_COLUMNS: Final = ("at", "event", "event_id", "subject_id", "reason", "compared_with")
-REFUSAL_SPARE: Final = ("event", "subject_id", "at", "event_id")
+REFUSALS: Final = Listing(
+    (
+        Column("at", "at", Form.TIME),
+        Column("event", "event"),
+        Column("event id", "event_id"),
+        Column("about", "subject_id"),
+        Column("why not", "reason"),
+        Column("compared", "compared_with"),
+    ),
+    spare=("event", "about", "at", "event id", "compared"),
+)
 
 
 def refusal_row(refusal: Refusal) -> Row:

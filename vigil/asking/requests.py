@@ -6,21 +6,16 @@ it never does, the report tells whether any node that is up could have handled i
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypeVar
-
-import typer
 
 from engine.app.dedupe import KEY_CHARS_MAX
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
 from engine.episodes.episode import fold
 from engine.episodes.fire import fired_episode_id
-from engine.errors import BadRequest, Refused
 from engine.operations.why_unheard import Unheard, instance_unheard, unheard
 from engine.runtime.gather import gather_bounded
 from engine.validation import check_name, check_text
@@ -32,15 +27,15 @@ from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from vigil.asking.connect import with_ports
 from vigil.asking.stack import definition_of, read_definitions
-from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
+from vigil.errors import told
 from vigil.settings import Config
 
 IN_FLIGHT_MAX: Final = 64
 
 LOOK_S: Final = 0.1
 
-ASKED: Final = "asked for"
-LATE: Final = "not on the journal in time; it stays asked for"
+ASKED: Final = "sent; a node decides on it"
+LATE: Final = "not on the journal in time; a node may still decide on it"
 
 _CLOCK: Final = SystemClock()
 
@@ -102,20 +97,9 @@ class KeyUse:
         return f"nothing new began: key {self.key!r} was used before, at {at}"
 
 
-@contextmanager
-def explained(about: str = "") -> Iterator[None]:
-    """Turn impossible values into `Mistake`, and refusals into `Trouble` that names `about`."""
-    try:
-        yield
-    except BadRequest as error:
-        raise Mistake(str(error)) from error
-    except Refused as error:
-        raise Trouble(f"{about}: {error}" if about else str(error)) from error
-
-
 def request(config: Config, work: Callable[[Ports], Awaitable[T]], *, about: str = "") -> T:
-    """Return what `work` returns on the log of the stack; errors are `explained`."""
-    with explained(about):
+    """Return what `work` returns on the log of the stack; errors are `told`."""
+    with told(about):
         return with_ports(config, work)
 
 
@@ -135,24 +119,6 @@ async def watch(
 async def in_batches(items: Sequence[_Item], work: Callable[[_Item], Awaitable[T]]) -> list[T]:
     """Return what `work` makes of each item, in order, `IN_FLIGHT_MAX` at a time."""
     return await gather_bounded(work, items, in_flight_max=IN_FLIGHT_MAX)
-
-
-def report(outcomes: Iterable[CommandOutcome]) -> None:
-    """Print what was done, and on stderr what is in the way and what was refused.
-
-    Exit code 1 if a request was refused, or waited for in vain.
-    """
-    found = list(outcomes)
-    for each in found:
-        if not each.refused:
-            print(f"{each.name}: {each.done}")
-    for why in sorted({each.obstacle for each in found if each.obstacle}):
-        print(f"vigil: {why}", file=sys.stderr)
-    refused = [each for each in found if each.refused]
-    for each in refused:
-        print(f"vigil: {each.name}: {each.refused}", file=sys.stderr)
-    if refused or any(each.is_in_vain for each in found):  # guard: vain-wait-exit-code
-        raise typer.Exit(EXIT_TROUBLE)
 
 
 async def key_use_of(
@@ -179,26 +145,6 @@ async def key_use_of(
     if not records:
         return None
     return KeyUse(key=key, at=records[0].commit.at, is_over=fold(records).finished is not None)
-
-
-def say_begun(what: str, id_: str, *, used: KeyUse | None, obstacle: str, is_json: bool) -> None:
-    """Print the id of what was requested of `what`, and why nothing begins now."""
-    if not is_json:
-        print(id_, flush=True)
-    if used is not None:
-        print(f"vigil: {what}: {used.in_words}", file=sys.stderr, flush=True)
-    if obstacle:
-        print(f"vigil: {what}: {obstacle}; it waits", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def waiting(goes_on: str) -> Iterator[None]:
-    """On Ctrl-C, print what goes on without the one who waits."""
-    try:
-        yield
-    except KeyboardInterrupt:  # guard: interrupted-wait-told
-        print(f"vigil: {goes_on}", file=sys.stderr)
-        raise
 
 
 async def _watch_one(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from uuid import UUID
-
-import typer
 
 from projections.errors import QueryRefused
 from projections.postgres.queries import query
-from projections.postgres.reader import has_stack, list_stacks, run_sql, show_episode
+from projections.postgres.reader import has_stack, list_stacks, run_sql
 from streams.clock import SystemClock
 from streams.model.events import EndStatus
 from vigil.asking.connect import pooled, run
-from vigil.errors import EXIT_TROUBLE, NAMES_SHOWN_MAX, Mistake, Trouble, near_hint
-from vigil.printing.output import show_rows
-from vigil.printing.tables import as_json, last_line
+from vigil.errors import NAMES_SHOWN_MAX, Mistake, NotFound, Trouble, near_hint
 from vigil.settings import Config, shown
 
 if TYPE_CHECKING:
@@ -30,6 +27,12 @@ T = TypeVar("T")
 
 STACKS_MAX: Final = 1_000
 """Most stacks that are searched for a name like the one that was typed."""
+
+ID_NAMES_MAX: Final = 5
+"""How many are named, of those whose ids have the same beginning."""
+
+ID_DIGITS: Final = 32
+"""Hexadecimal digits of an id."""
 
 LOOK_S: Final = 0.2
 """Between two looks at the rows, in seconds."""
@@ -60,28 +63,10 @@ def ask(config: Config, question: Callable[[Pool], Awaitable[T]]) -> T:
     return run(done())
 
 
-def show_found(
-    config: Config,
-    rows: Sequence[Mapping[str, object]],
-    columns: Sequence[str],
-    *,
-    is_json: bool,
-    spare: Sequence[str] = (),
-) -> None:
-    """Print rows as `show_rows` does; if there are none, also whether the stack is known."""
-    why_none = "" if rows else why_empty(config)
-    show_rows(rows, columns, is_json=is_json, spare=spare, why_none=why_none)
-
-
-def ask_one(config: Config, question: Callable[[Pool], Awaitable[T | None]], what: str) -> T:
-    """Return the answer of the rows to `question`; raise `Trouble` if they have no such `what`."""
-    return require(ask(config, question), what, config.stack)
-
-
 def require(found: T | None, what: str, stack: Stack) -> T:
-    """Return what was found; raise `Trouble` if nothing was."""
+    """Return what was found; raise `NotFound` if nothing was."""
     if not found:
-        raise Trouble(f"no {what} in stack {stack.name}")
+        raise NotFound(f"no {what} in stack {stack.name}")
     return found
 
 
@@ -102,17 +87,59 @@ def parse_id(text: str, *, of: str = "episode") -> UUID:
         raise Mistake(f"{text!r} is no {of} id, such as {UUID(int=0)}") from error
 
 
-def why_empty(config: Config) -> str:
-    """Return that the rows know nothing of the stack, in words; empty: they know it."""
+class Rows(Protocol):
+    """Opens the tables."""
 
-    async def question(pool: Pool) -> str:
-        name = config.stack.name
-        if await has_stack(pool, config.stack):  # guard: never-projected-only-if-so
-            return ""
-        unknown = f"nothing has ever been projected for stack {name!r}"
-        return f"{unknown}; {stacks_hint(name, await list_stacks(pool, limit=STACKS_MAX))}"
+    def __call__(self) -> AbstractAsyncContextManager[Pool]:
+        """Return what yields a pool."""
 
-    return ask(config, question)
+
+class ListIds(Protocol):
+    """Returns ids from the first to the last, in order."""
+
+    async def __call__(
+        self, pool: Pool, stack: Stack, *, first: UUID, last: UUID, limit: int
+    ) -> list[UUID]:
+        """Return at most `limit` of them."""
+
+
+async def find_id(
+    rows: Rows, stack: Stack, text: str, *, of: str, among: ListIds, remedy: str
+) -> UUID:
+    """Return the one id that begins with `text`; a whole id is not looked up.
+
+    Args:
+        of: what it is the id of.
+
+    Raises:
+        Mistake: it can be no such id, or is the beginning of several.
+        NotFound: there is none.
+    """
+    digits = text.replace("-", "").lower()
+    # guard: no-id-beginning-refused
+    if not digits or set(digits) - set("0123456789abcdef") or len(digits) >= ID_DIGITS:
+        return parse_id(text, of=of)
+    first, last = (UUID(digits.ljust(ID_DIGITS, filler)) for filler in "0f")
+    async with rows() as pool:
+        found = await among(pool, stack, first=first, last=last, limit=ID_NAMES_MAX + 1)
+    if not found:
+        raise NotFound(
+            f"no {of} of stack {stack.name} has an id that begins with {text!r}",
+            remedy=remedy,
+        )
+    if len(found) > 1:  # guard: ambiguous-id-refused
+        more = ", …" if len(found) > ID_NAMES_MAX else ""
+        named = ", ".join(str(each) for each in found[:ID_NAMES_MAX])
+        raise Mistake(f"{text!r} begins the ids of several {of}s: {named}{more}")
+    return found[0]
+
+
+async def why_none_of(pool: Pool, stack: Stack, rows: Sequence[Row]) -> str:
+    """Return why there are no `rows`, if the tables know nothing of the stack; otherwise empty."""
+    if rows or await has_stack(pool, stack):  # guard: never-projected-only-if-so
+        return ""
+    unknown = f"nothing has ever been projected for stack {stack.name!r}"
+    return f"{unknown}; {stacks_hint(stack.name, await list_stacks(pool, limit=STACKS_MAX))}"
 
 
 def stacks_hint(name: str, there: Sequence[str]) -> str:
@@ -121,44 +148,6 @@ def stacks_hint(name: str, there: Sequence[str]) -> str:
         return "nor for any other"
     more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
     return near_hint(name, there) or f"there are: {', '.join(there[:NAMES_SHOWN_MAX])}{more}"
-
-
-async def wait_ended(
-    pool: Pool, stack: Stack, episode_id: UUID, *, until_s: float, timeout_s: float
-) -> Row:
-    """Return the row of an episode, which may not be opened yet, once it has ended.
-
-    Raises `Trouble` if it has not by `until_s`, on the monotonic clock.
-    """
-    while True:
-        row = await show_episode(pool, stack, episode_id)
-        if row is not None and row["status"] in ENDS:
-            return row
-        if _CLOCK.monotonic_s() >= until_s:
-            status = "not opened" if row is None else row["status"]
-            raise Trouble(f"episode {episode_id} is still {status} after {timeout_s:g} s")
-        await _CLOCK.sleep(LOOK_S)
-
-
-def wait_end(config: Config, episode_id: str, *, timeout_s: float, delay_s: float = 0.0) -> Row:
-    """Return the row of an episode that may begin in `delay_s`, as `wait_ended` does."""
-    until_s = _CLOCK.monotonic_s() + delay_s + timeout_s
-    ended = partial(wait_ended, stack=config.stack, episode_id=UUID(episode_id))
-    return ask(config, partial(ended, until_s=until_s, timeout_s=timeout_s))
-
-
-def report_begun(begun: Mapping[str, object], row: Row | None, *, is_json: bool) -> None:
-    """Print how an episode ended, or with `is_json` also `begun`; exit 1 unless it is done.
-
-    `row` is None if the command did not wait for the end.
-    """
-    if is_json:
-        print(as_json({**begun, **(row or {})}))
-    elif row is not None:
-        words = (row["status"], row["error_class"], last_line(row["error_detail"]), row["summary"])
-        print(": ".join(str(each) for each in words if each))
-    if row is not None and row["status"] != EndStatus.DONE:
-        raise typer.Exit(EXIT_TROUBLE)
 
 
 async def answer(pool: Pool, stack: Stack, name: str) -> Table:

@@ -6,8 +6,9 @@ While a node is up, a name that nobody knows is refused as a typo; otherwise any
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +20,7 @@ from engine.cluster.nodes import ExpectationInfo, NodeInfo, known
 from engine.definitions.store import DefinitionCommit, definition_history
 from engine.triggers import debounce
 from projections.errors import PostgresUnavailable, QueryRefused
+from projections.postgres.pool import Pool
 from projections.postgres.reader import list_episodes
 from streams.keys import DEFINITIONS, MODES, PAUSES
 from streams.model.definitions import (
@@ -31,10 +33,8 @@ from streams.model.events import DefinitionApplied
 from streams.model.events.definitions import DefinitionKind
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
-from vigil.asking.connect import pooled
-from vigil.errors import Trouble, hint
+from vigil.errors import NotFound, Trouble, hint
 from vigil.printing.tables import Row
-from vigil.settings import Config
 
 
 class StackView(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,27 +67,31 @@ async def read_stack(ports: Ports) -> StackView:
     return StackView(nodes=nodes, orders=modes.orders_of(entries), definitions=definitions)
 
 
-async def require_plausible(config: Config, ports: Ports, seen: StackView, actor: str) -> None:
-    """Refuse an actor that nobody knows while a node is up: `Trouble` names those near."""
+OpensRows: TypeAlias = Callable[[], AbstractAsyncContextManager[Pool]]
+"""Connects to the rows; raises `PostgresUnavailable`."""
+
+
+async def require_plausible(rows: OpensRows, ports: Ports, seen: StackView, actor: str) -> None:
+    """Refuse an actor that nobody knows while a node is up: `NotFound` names those near."""
     if seen.nodes:
-        await require_known(config, ports, seen, actor)
+        await require_known(rows, ports, seen, actor)
 
 
-async def require_known(config: Config, ports: Ports, seen: StackView, actor: str) -> None:
-    """Refuse an actor that nobody knows, be a node up or not: `Trouble` names those near."""
+async def require_known(rows: OpensRows, ports: Ports, seen: StackView, actor: str) -> None:
+    """Refuse an actor that nobody knows, be a node up or not: `NotFound` names those near."""
     names = {*seen.actors(), *seen.mentioned()}
     if actor in names or await ports.log.last(ports.stack.lane(actor)) is not None:
         return
     try:
-        async with pooled(config) as pool:
+        async with rows() as pool:
             has_rows = bool(await list_episodes(pool, ports.stack, actor=actor, limit=1))
-    except (PostgresUnavailable, QueryRefused):
+    except (PostgresUnavailable, QueryRefused, Trouble):  # There may be no rows to ask at all.
         has_rows = False
     if not has_rows:  # guard: unknown-name-refused
         kind, id_ = defined_by(actor)
         alike = [other for of, other in map(defined_by, names) if of is kind]
         a = "a" if kind is DefinitionKind.WORKFLOW else "an"
-        raise Trouble(f"nobody knows {a} {ID_KINDS[kind]} {id_!r}; {hint(id_, alike)}")
+        raise NotFound(f"nobody knows {a} {ID_KINDS[kind]} {id_!r}; {hint(id_, alike)}")
 
 
 async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
@@ -104,11 +108,11 @@ async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
 
 
 def require_expectation(seen: StackView, actor: str, expectation: str) -> None:
-    """Refuse an expectation that no node of the actor has: `Trouble` names those near."""
+    """Refuse an expectation that no node of the actor has: `NotFound` names those near."""
     expectations = known(seen.nodes, actor)
     if expectations and expectation not in expectations:
         near = hint(expectation, expectations)
-        raise Trouble(f"actor {actor!r} has no expectation {expectation!r}; {near}")
+        raise NotFound(f"actor {actor!r} has no expectation {expectation!r}; {near}")
 
 
 async def require_revision(ports: Ports, actor: str, revision: int) -> None:

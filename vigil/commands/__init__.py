@@ -54,6 +54,7 @@ ENTRIES: Final = {
     "fire": Listed("fire", "Open an episode by hand, now or later, and print its id."),
     "actors": Listed("actors", "Actors: list, pause, resume, define.", is_group=True),
     "mode": Listed("mode", "Show the modes of nodes, or set the mode of one."),
+    "orders": Listed("mode", "Orders of people: list, rebuild.", is_group=True),
     "episodes": Listed("episodes", "Episodes: list, show, replay, cancel, approve.", is_group=True),
     "findings": Listed("findings", "Findings: list, show, clear, acknowledge.", is_group=True),
     "outputs": Listed("outputs", "Outputs: list, show, approve, retry, cancel.", is_group=True),
@@ -62,17 +63,21 @@ ENTRIES: Final = {
         "inbox", "List what waits for a person, with the command to type, oldest first."
     ),
     "dead": Listed("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
-    "recover": Listed("repair", "Restart episodes and workflow instances that no node is running."),
-    "reconcile": Listed(
-        "repair", "End what no live node declares any more, and start new schedules."
+    "recover": Listed(
+        "repairs.repair", "Restart episodes and workflow instances that no node is running."
     ),
-    "repartition": Listed("repair", "Spread a stopped stack over another number of streams."),
-    "uncompress": Listed("repair", "Store the streams of a stopped stack uncompressed."),
+    "reconcile": Listed(
+        "repairs.repair", "End what no live node declares any more, and start new schedules."
+    ),
+    "repartition": Listed(
+        "repairs.layout", "Spread a stopped stack over another number of streams."
+    ),
+    "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
     "sql": Listed("sql", "Query the tables with SQL."),
     "check": Listed(
         "check", "Import an app, and list code that cannot be replayed and names that do not exist."
     ),
-    "doctor": Listed("doctor", "Check settings, servers, streams and tables."),
+    "doctor": Listed("repairs.doctor", "Check settings, servers, streams and tables."),
 }
 
 
@@ -107,7 +112,8 @@ def run(arguments: Sequence[str]) -> NoReturn:
 def _app(loaded: Sequence[str] | set[str] | dict[str, Listed]) -> typer.Typer:
     app = typer.Typer(
         name=NAME,
-        help="An event-sourced engine for autonomous actors.",
+        help="Operational checks that survive crashes: check, investigate, ask people, act, record"
+        " findings and notify. On NATS JetStream and Postgres.",
         epilog="Options may stand anywhere. VIGIL_* variables and vigil.toml set them, too.",
         no_args_is_help=True,
         add_completion=False,
@@ -186,6 +192,10 @@ def _shared(
 ) -> None:
     """Keep the flags for all commands."""
     ctx.obj = {name: ctx.params[name] for name in SETTINGS.values()}
+    from vigil.settings import misspelt
+
+    for problem in misspelt(os.environ):  # guard: misspelt-variable-told
+        print(f"vigil: warning: {problem}", file=sys.stderr)
 
 
 def _refuse(error: typer.TyperException) -> NoReturn:

@@ -8,19 +8,26 @@ import msgspec
 import typer
 from typer import Argument
 
+from vigil import options
 from vigil.errors import Trouble
 from vigil.options import IsJson
 from vigil.printing.output import show_rows
 from vigil.printing.tables import Row
 
 COLUMNS: Final = ("actor", "expectation", "place", "found", "instead")
+"""The places where something was found, and what to write there instead."""
 
 
 def check(
+    ctx: typer.Context,
     *,
-    name: Annotated[
-        str, Argument(metavar="APP", help="The app, as module:attribute, such as watch:app.")
-    ],
+    typed: Annotated[
+        str | None,
+        Argument(
+            metavar="APP",
+            help="The app, as module:attribute, such as watch:app; by default that of vigil.toml.",
+        ),
+    ] = None,
     is_json: IsJson = False,
 ) -> None:
     """Import an app, and list code that cannot be replayed and names that do not exist.
@@ -36,7 +43,8 @@ def check(
     from engine.functions.source import unreplayable
     from vigil.serving.app import load
 
-    app = load(name, option="")
+    name, option = options.app_name(ctx, typed, flag="")
+    app = load(name, option=option)
     ways, names, warned = unreplayable(app), unknown_names(app), overlapping(app)
     rows: list[Row] = [
         {"actor": place.actor_id, "expectation": place.name, **msgspec.structs.asdict(each)}
@@ -48,7 +56,7 @@ def check(
     if ways or names:
         counts = {
             "that a replay cannot repeat": len(ways),
-            "where a name does not exist": len(names),
+            "that cannot work": len(names),
         }
         said = ", ".join(f"{count} place(s) {what}" for what, count in counts.items() if count)
         raise Trouble(f"{name}: {said}")

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 from msgspec import structs
 from typer import Argument, Option
 
+from streams.model.definitions import ID_KINDS
 from vigil import options
+from vigil.client.client import Client
+from vigil.commands.call import call
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.options import By, IsJson, IsSure, Reason, require_consent, who
-from vigil.printing.output import show_rows
+from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.output import rows_of, show_table
 from vigil.printing.tables import Row, as_json, printable
 from vigil.printing.tables import said as in_text
+from vigil.settings import ROLLOUT_S
 
 if TYPE_CHECKING:
     from engine.definitions.store import DefinitionChange
+    from engine.definitions.text import Written
     from engine.operations.reconcile import Reconciled
-    from streams.model.events.definitions import DefinitionKind
-    from vigil.asking.definitions import AppliedDefinition, Withdrawal
+    from vigil.asking.definitions.changes import AppliedDefinition, Withdrawal
     from vigil.asking.stack import Rollout
-    from vigil.commands.repair import Reconcile
 
-ROLLOUT_S: Final = 10.0
+GROUPS: Final = {"actors": "actor", "workflows": "workflow"}
+"""Group of commands → the kind of definitions that it is about."""
 
-HISTORY: Final = ("revision", "change", "person", "at", "reason")
+HISTORY: Final = Listing(
+    (
+        Column("revision", "revision"),
+        Column("change", "change"),
+        Column("by", "person"),
+        Column("at", "at", Form.TIME),
+        Column("reason", "reason"),
+    )
+)
 INDENT: Final = "  "
 
 
@@ -102,40 +116,42 @@ def apply(
     on with the revision that they began with. Exit code 1: nodes are up, and none of them can run
     one of the definitions; it stays applied.
     """
-    from vigil.asking import definitions
-    from vigil.asking.definition_checks import unchecked
-    from vigil.asking.drafts import drafts_of
     from vigil.serving.app import load
 
-    config = options.config(ctx)
-    name = who(config, by)
-    definitions.check_reason(reason)
-    reconcile = None
+    kind = kind_of_group(ctx)
     if is_reconciling:
-        from vigil.commands.repair import reconciler
+        from vigil.client.repairs import check_texts
 
         _require_nodes(is_dry=is_dry, timeout_s=timeout_s)
-        reconcile = reconciler(config, by=by, reason=reason)
-    drafts = drafts_of(kind_of_group(ctx), paths, None if form is None else form.value)
-    if seen is not None and len(drafts) > 1:
-        raise Mistake("--if-revision is for one file")
+        check_texts(who(options.config(ctx), by), reason)
+
+    def reconcile(actors: Sequence[str]) -> Reconciled:
+        return call(ctx, lambda client: client.repairs.reconcile(*actors, reason=reason), by=by)
+
     checked_by = None if app is None else load(app)
+
+    async def applied(client: Client) -> tuple[Sequence[AppliedDefinition], Sequence[Rollout]]:
+        calls = client.definitions
+        done = await calls.apply(
+            *paths,
+            kind=kind,
+            form=None if form is None else form.value,
+            app=checked_by,
+            if_revision=seen,
+            dry_run=is_dry,
+            reason=reason,
+            on_applied=None if is_json else partial(say_applied, becomes="revision"),
+        )
+        if is_dry or not timeout_s:
+            return done, []
+        return done, await calls.wait_rollout(done, timeout_s=timeout_s)
+
+    done, rollouts = call(ctx, applied, by=by)
     if is_dry:
-        planned = definitions.preview(config, drafts, app=checked_by, seen=seen)
-        named = unchecked(drafts) if checked_by is None else []
-        show_planned(planned, named, is_json=is_json)
+        show_planned(done, is_json=is_json)
         return
-    done = definitions.apply(
-        config,
-        drafts,
-        app=checked_by,
-        by=name,
-        reason=reason,
-        seen=seen,
-        say=lambda each: None if is_json else say_applied(each, "revision"),
-    )
-    rollouts = definitions.wait_rollout(config, done, timeout_s=timeout_s) if timeout_s else []
-    show_rollout(done, rollouts, timeout_s=timeout_s, reconcile=reconcile, is_json=is_json)
+    ending = reconcile if is_reconciling else None
+    show_rollout(done, rollouts, timeout_s=timeout_s, reconcile=ending, is_json=is_json)
 
 
 def disable(
@@ -150,10 +166,8 @@ def disable(
     is_json: IsJson = False,
 ) -> None:
     """Disable a definition until it is applied again. Open episodes go on, and new events wait."""
-    from vigil.asking import definitions
-
-    config, kind = options.config(ctx), _kind(ctx)
-    current = definitions.read_current(config, kind, id_)
+    kind = _kind(ctx)
+    current = call(ctx, lambda client: client.definitions.get(kind, id_))
     revision, holds = current.definition.revision, current.definition.holds
     if holds and not is_json:
         say_needed(id_, current.needed_by)
@@ -161,11 +175,16 @@ def disable(
         require_consent(f"disable {id_}, which is at revision {revision}?")
         # What was asked about is what is to be disabled, and nothing newer.
         seen = revision if seen is None else seen
-    done = definitions.disable(config, kind, id_, by=who(config, by), reason=reason, seen=seen)
-    if not is_json:
-        what = "disabled" if done.happened else "was disabled already"
-        print(f"{id_}: {what}, at revision {done.registered.revision}", flush=True)
-    withdrawal = definitions.wait_withdrawal(config, kind, id_, timeout_s=timeout_s)
+
+    async def disabled(client: Client) -> tuple[DefinitionChange, Withdrawal]:
+        calls = client.definitions
+        done = await calls.disable(kind, id_, if_revision=seen, reason=reason)
+        if not is_json:
+            what = "disabled" if done.happened else "was disabled already"
+            print(f"{id_}: {what}, at revision {done.registered.revision}", flush=True)
+        return done, await calls.wait_withdrawal(kind, id_, timeout_s=timeout_s)
+
+    done, withdrawal = call(ctx, disabled, by=by)
     show_withdrawal(done, current.needed_by, withdrawal, timeout_s=timeout_s, is_json=is_json)
 
 
@@ -177,15 +196,16 @@ def history(
     is_json: IsJson = False,
 ) -> None:
     """List the changes of a definition, oldest first."""
-    from vigil.asking import definitions
-
-    rows = definitions.changes_of(options.config(ctx), _kind(ctx), id_, with_difference=is_diff)
+    kind = _kind(ctx)
+    rows = rows_of(call(ctx, lambda client: client.definitions.history(kind, id_)))
+    if not is_diff:
+        rows = [{key: each for key, each in row.items() if key != "difference"} for row in rows]
     shown = rows if is_json else list(map(_in_words, rows))
     if is_json or not is_diff:
-        show_rows(shown, HISTORY, is_json=is_json)
+        show_table(shown, HISTORY, is_json=is_json)
         return
     for row in shown:
-        words = (in_text(row[column]) for column in HISTORY)
+        words = (in_text(row[column.of]) for column in HISTORY.columns)
         print(printable("  ".join(filter(None, words))))
         say_lines(row["difference"])
 
@@ -200,21 +220,21 @@ def definition(
     form: Annotated[TextFormat, Option("--format", help="Format to print.")] = TextFormat.YAML,
 ) -> None:
     """Print a definition as a file that can be applied again."""
-    from vigil.asking import definitions
+    kind = _kind(ctx)
+    written: Written = "yaml" if form is TextFormat.YAML else "json"
+    text = call(
+        ctx, lambda client: client.definitions.text(kind, id_, revision=revision, form=written)
+    )
+    print(text, end="")
 
-    config, kind = options.config(ctx), _kind(ctx)
-    print(definitions.text_of(config, kind, id_, revision=revision, form=form.value), end="")
 
-
-def kind_of_group(ctx: typer.Context) -> DefinitionKind | None:
+def kind_of_group(ctx: typer.Context) -> str | None:
     """Return the kind of definitions that a command's group is for; None: it is in none."""
-    from vigil.asking.stack import GROUPS
-
     group = None if ctx.parent is None else ctx.parent.info_name
-    return next((kind for kind, each in GROUPS.items() if each == group), None)
+    return GROUPS.get(str(group))
 
 
-def _kind(ctx: typer.Context) -> DefinitionKind:
+def _kind(ctx: typer.Context) -> str:
     kind = kind_of_group(ctx)
     assert kind is not None, "these commands are in the groups of the kinds"
     return kind
@@ -234,9 +254,7 @@ def _in_words(row: Row) -> Row:
     return {**row, "revision": None, "change": f"{row['change']} ({row['revision']})"}
 
 
-def show_planned(
-    planned: Sequence[AppliedDefinition], unchecked: Sequence[str], *, is_json: bool
-) -> None:
+def show_planned(planned: Sequence[AppliedDefinition], *, is_json: bool) -> None:
     """Print what applying would change, and what of it nobody has checked."""
     if is_json:
         print(as_json([each.as_row() for each in planned]))
@@ -244,7 +262,7 @@ def show_planned(
     for each in planned:
         say_applied(each, "would be revision")
     _say_gone(planned)
-    if unchecked:
+    if unchecked := sorted({name for each in planned for name in each.unchecked}):
         warn(f"not checked, for no --app is given: {', '.join(unchecked)}")
 
 
@@ -278,7 +296,7 @@ def show_rollout(
     rollouts: Sequence[Rollout],
     *,
     timeout_s: float,
-    reconcile: Reconcile | None,
+    reconcile: Callable[[Sequence[str]], Reconciled] | None,
     is_json: bool,
 ) -> None:
     """Print what nodes make of what was applied; exit code 1: none of those up runs one."""
@@ -342,7 +360,7 @@ def _rows(
     running: Sequence[str],
     done: Reconciled | None,
 ) -> list[Row]:
-    from vigil.commands import repair
+    from vigil.commands.repairs import repair
 
     told = [structs.asdict(each) for each in rollouts] or [{} for _ in applied]
     ended = {} if done is None else {each: repair.report_of(each, done) for each in running}
@@ -372,11 +390,9 @@ def _say_rollout(applied: AppliedDefinition, said: Rollout, *, timeout_s: float)
 
 
 def _way_back(applied: AppliedDefinition) -> str:
-    from vigil.asking.stack import GROUPS
-
     registered, before = applied.registered, max(applied.ran.values())
     nodes = ", ".join(name for name, each in applied.ran.items() if each == before)
-    group = f"vigil {GROUPS[registered.kind]}"
+    group = f"vigil {ID_KINDS[registered.kind]}s"
     back = f"{group} definition {registered.id} --revision {before}"
     return (
         f"nobody runs it now; until revision {registered.revision} it ran on {nodes}; "
@@ -392,7 +408,7 @@ def _say_reconciled(
             why = "no node runs it, so nothing of it is ended"
             warn(f"{each.registered.id}: {why}; later: vigil reconcile --actor {each.actor}")
     if done is not None:
-        from vigil.commands.repair import show_reconciled
+        from vigil.commands.repairs.repair import show_reconciled
 
         show_reconciled(done, is_dry=False)
 

@@ -9,33 +9,61 @@ from typer import Argument, Option
 
 from streams.clock import SystemClock
 from vigil import options
-from vigil.asking.connect import with_ports
+from vigil.client.client import Client
+from vigil.client.events import REPLAYED_DEFAULT
+from vigil.commands.call import call
 from vigil.errors import Mistake
-from vigil.options import IsJson
-from vigil.printing.output import say_aside, show_record, show_rows
+from vigil.options import IsJson, IsWide
+from vigil.printing import columns
+from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.output import say_aside, show_record, show_sheet, show_table
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
     from engine.operations.why_event import EventVerdict, EventVerdicts
     from engine.operations.would_fire import Replay, WouldRuling
+    from vigil.asking.would import EventsReplayed
 
 app = typer.Typer(no_args_is_help=True)
 
 FIRE: Final = "fire"
 
-EVENTS_DEFAULT: Final = 100_000
 EVENTS_MAX: Final = 10_000_000
 """Most events that are read: each takes some 10 µs for each expectation."""
 
 SHOWN_MAX: Final = 1_000
 
-COUNT_COLUMNS: Final = ("actor_id", "expectation_id", "ruling", "events")
-WOULD_COLUMNS: Final = (
-    "at", "expectation_id", "event", "event_id", "subject_id", "ruling", "episode_id",
-    "compared_with",
-)  # fmt: skip
-WOULD_SPARE: Final = ("episode_id", "event", "subject_id", "at", "compared_with")
-WHY_COLUMNS: Final = ("actor_id", "expectation_id", "outcome", "why")
+COUNTS: Final = Listing(
+    (
+        Column("actor", "actor_id"),
+        Column("expectation", "expectation_id"),
+        Column("would", "ruling"),
+        Column("events", "events"),
+    )
+)
+WOULD: Final = Listing(
+    (
+        Column("at", "at", Form.TIME),
+        Column("expectation", "expectation_id"),
+        Column("event", "event"),
+        Column("event id", "event_id"),
+        Column("about", "subject_id"),
+        Column("would", "ruling"),
+        Column("episode", "episode_id", Form.ID),
+        Column("compared", "compared_with"),
+    ),
+    spare=("episode", "event", "about", "at", "compared"),
+)
+VERDICTS: Final = Listing(
+    (
+        Column("actor", "actor_id"),
+        Column("expectation", "expectation_id"),
+        Column("outcome", "outcome"),
+        Column("why", "why"),
+        Column("episode", "episode_id", Form.ID),
+    ),
+    spare=("episode",),
+)
 
 _CLOCK: Final = SystemClock()
 
@@ -45,6 +73,7 @@ def why(
     ctx: typer.Context,
     *,
     event_id: Annotated[str, Argument(metavar="ID", help="The event's id.")],
+    is_wide: IsWide = False,
     is_json: IsJson = False,
 ) -> None:
     """Tell what each expectation did with an event: the episode it opened, or why it did not.
@@ -52,20 +81,16 @@ def why(
     Of the last 24 hours, and the newest 200 refusals of each expectation. Beyond that, only the
     episodes of an event are known.
     """
-    from engine.operations.why_event import why_event
-
-    config = options.config(ctx)
-    found = with_ports(
-        config, lambda ports: why_event(ports, event_id, clock=_CLOCK), is_reading=True
-    )
+    found = call(ctx, lambda client: client.events.why(event_id))
     rows = [_row(each) for each in found.verdicts]
     if is_json:
         show_record({**_event_row(event_id, found), "verdicts": rows}, is_json=True)
         return
     if found.name:
-        show_record(_event_row(event_id, found), is_json=False)
+        told = {"event": found.name, "at": found.at, "note": found.why_none}
+        show_sheet(f"event {event_id}", columns.sheet(told, usual={}))
         print()
-    show_rows(rows, WHY_COLUMNS, is_json=False, why_none=found.why_none)
+    show_table(rows, VERDICTS, is_wide=is_wide, why_none=found.why_none)
 
 
 @app.command()
@@ -87,7 +112,8 @@ def would(
     show: Annotated[int, Option(min=0, max=SHOWN_MAX, help="Most events to list.")] = 20,
     limit: Annotated[
         int, Option(min=1, max=EVENTS_MAX, help="Most events to read.")
-    ] = EVENTS_DEFAULT,
+    ] = REPLAYED_DEFAULT,
+    is_wide: IsWide = False,
     is_json: IsJson = False,
 ) -> None:
     """Tell what rules would have fired for the stack's own events that are kept. Changes nothing.
@@ -95,24 +121,22 @@ def would(
     Cooldown, debounce and equal causes are built from these events alone. Each episode is taken to
     end at once and well: no breaker opens, no subject is held, no lane is full.
     """
-    from engine.operations.would_fire import Replay
-    from vigil.asking.would import replayed
     from vigil.serving.rules import rules_in
 
-    config, now = options.config(ctx), _CLOCK.now()
-    begins = options.read_past(since, what="--since", now=now)
+    begins = options.read_past(since, what="--since", now=_CLOCK.now())
     assert begins is not None, "it has a default"
-    actors = rules_in(file, stack=config.stack.name, actor=actor, option="--file")
-    replay = Replay(actors, stack=config.stack.name, kept_max=show)
-    if not replay.watching:
-        raise Mistake(f"--file {file}: no expectation in it is fired by events of the stack")
-    found = with_ports(
-        config,
-        lambda ports: replayed(
-            ports, replay, since=begins, limit=limit, clock=_CLOCK, say=say_aside
-        ),
-        is_reading=True,
-    )
+    name = options.config(ctx).stack.name
+    actors = rules_in(file, stack=name, actor=actor, option="--file")
+
+    async def replayed(client: Client) -> EventsReplayed:
+        try:
+            return await client.events.would(
+                *actors, since=begins, limit=limit, kept_max=show, on_progress=say_aside
+            )
+        except Mistake as error:
+            raise Mistake(f"--file {file}: {error}") from error
+
+    found = call(ctx, replayed)
     counts = _count_rows(found.replay)
     first = [_would_row(each) for each in found.replay.kept if each.ruling == ruling][:show]
     if is_json:
@@ -127,10 +151,10 @@ def would(
         }
         show_record(record, is_json=True)
         return
-    show_rows(counts, COUNT_COLUMNS, is_json=False)
+    show_table(counts, COUNTS, is_wide=is_wide)
     if first:
         print()
-        show_rows(first, WOULD_COLUMNS, is_json=False, spare=WOULD_SPARE)
+        show_table(first, WOULD, is_wide=is_wide)
     more = "" if found.is_whole else f"; there are more, which --limit {limit} leaves out"
     say_aside(f"{found.events:,} events since {begins:%Y-%m-%d %H:%M:%S} UTC{more}")
 

@@ -2,42 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer import Argument, Option
 
-from projections.postgres.reader import list_causal_chain, list_findings, show_finding
+from streams.clock import SystemClock
 from streams.model.findings import Finding, FindingStatus, Severity
-from vigil import options
-from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, ask_one, show_found
-from vigil.errors import Mistake, Trouble
-from vigil.options import By, IsJson, Limit, Reason, who
-from vigil.printing.output import show_record, show_rows
-from vigil.settings import Config
+from vigil.commands.call import call
+from vigil.errors import Mistake, NotFound, Trouble
+from vigil.options import By, IsJson, IsWide, Limit, Reason
+from vigil.printing import columns
+from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.output import rows_of, show_record, show_section, show_sheet, show_table
+from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
-    from engine.findings.requests import FindingRequests
     from engine.findings.store import FindingChange
 
 app = typer.Typer(no_args_is_help=True)
 
-COLUMNS: Final = (
-    "finding_key", "severity", "status", "class", "summary", "actor_id", "raised_at",
-    "updated_at", "expires_at", "caused_by_key",
+LISTING: Final = Listing(
+    (
+        Column("key", "finding_key"),
+        Column("severity", "severity"),
+        Column("status", "status"),
+        Column("age", "raised_at", Form.AGE, wide="raised"),
+        Column("summary", "summary", room=32),
+        Column("about", "subject_id"),
+        Column("class", "class"),
+        Column("actor", "actor_id"),
+        Column("ends", "expires_at", Form.AGE),
+        Column("acknowledged by", "acknowledged_by"),
+        Column("caused by", "caused_by_key"),
+    ),
+    spare=(
+        "caused by", "acknowledged by", "ends", "actor", "about", "class", "status", "age",
+        "summary",
+    ),
 )  # fmt: skip
-SPARE: Final = (
-    "caused_by_key", "raised_at", "expires_at", "updated_at", "actor_id", "status", "class",
-    "summary",
-)  # fmt: skip
-HISTORY_COLUMNS: Final = (
-    "at", "kind", "raise_no", "severity", "summary", "episode_id", "person", "reason",
-)  # fmt: skip
-CHAIN_COLUMNS: Final = ("depth", "finding_key", "status", "severity", "class", "summary")
+HISTORY: Final = Listing(
+    (
+        Column("at", "at", Form.TIME),
+        Column("what happened", "what"),
+        Column("severity", "severity"),
+        Column("episode", "episode_id", Form.ID),
+        Column("by", "person"),
+        Column("reason", "reason"),
+        Column("summary", "summary"),
+        Column("raise", "raise_no"),
+    ),
+    spare=("raise", "summary", "episode", "severity", "reason"),
+)
+CHAIN: Final = Listing(
+    (
+        Column("depth", "depth"),
+        Column("key", "finding_key"),
+        Column("severity", "severity"),
+        Column("status", "status"),
+        Column("class", "class"),
+        Column("summary", "summary"),
+    ),
+    spare=("class", "summary", "status"),
+)
+
+TOLD: Final = frozenset({
+    "stack", "journal_seq", "history", "finding_key", "severity", "status", "class", "summary",
+    "subject_kind", "subject_id", "actor_id", "expectation_id", "raised_by_episode_id", "raised_at",
+    "updated_at", "expires_at", "ttl_s",
+})  # fmt: skip
+"""The columns of a finding that the first lines tell, that have a table, or are for programs."""
+
+_CLOCK: Final = SystemClock()
 
 Key = Annotated[str, Argument(metavar="KEY", help="The finding's key.")]
 
@@ -60,40 +100,61 @@ def list_(
     severity: Annotated[Severity | None, Option(help="Only of this severity.")] = None,
     actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
     limit: Limit = 50,
+    is_wide: IsWide = False,
     is_json: IsJson = False,
 ) -> None:
     """List findings: the most severe first, then the latest changed."""
-    config = options.config(ctx)
     only = None if status is WantedStatus.ALL else status
-    question = partial(
-        list_findings, stack=config.stack, status=only, severity=severity, actor=actor, limit=limit
+    page = call(
+        ctx,
+        lambda client: client.findings.list(
+            status=only, severity=severity, actor=actor, limit=limit
+        ),
     )
-    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
+    show_table(page.rows, LISTING, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
 
 
 @app.command()
 def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
     """Show one finding, and its history."""
-    config = options.config(ctx)
-    question = partial(show_finding, stack=config.stack, key=key)
-    found = ask_one(config, question, f"finding {key!r}")
+    found = call(ctx, lambda client: client.findings.describe(key))
     if is_json:
         show_record(found, is_json=True)
         return
-    history = found.pop("history")
-    show_record(found, is_json=False)
+    print_finding(found, now=_CLOCK.now())
+
+
+def print_finding(row: Row, *, now: datetime) -> None:
+    """Print one finding, and its history, the latest first."""
+    about = " ".join(str(row[each]) for each in ("subject_kind", "subject_id") if row[each])
+    first = {
+        "status": row["status"],
+        "severity": row["severity"],
+        "class": row["class"],
+        "summary": row["summary"],
+        "about": about,
+        "raised by": f"{row['actor_id']}.{row['expectation_id']}",
+        "episode": row["raised_by_episode_id"],
+        "raised": columns.moment(row["raised_at"], now),
+        "changed": columns.moment(row["updated_at"], now),
+        "ends": columns.moment(row["expires_at"], now),
+    }
+    usual = {"raise_no": 1, "confidence": 1.0}
+    told = columns.sheet(row, usual=usual, hidden=TOLD, first=first)
+    show_sheet(f"finding {row['finding_key']}", told)
+    history = row["history"]
     assert isinstance(history, list)
-    show_rows(history, HISTORY_COLUMNS, is_json=False)
+    changes = [{**each, "what": str(each["kind"]).removeprefix("finding_")} for each in history]
+    show_section("History", changes, HISTORY, now=now)
 
 
 @app.command()
 def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
     """Clear a finding. One that has ended stays as it is."""
-    config = options.config(ctx)
-    name = who(config, by)
-    change = _change(config, key, lambda steward: steward.clear(key, by=name, reason=reason))
+    with _asked_for():
+        change = call(ctx, lambda client: client.findings.clear(key, reason=reason), by=by)
     if change.is_made:
-        print(f"{key}: cleared by {name}")
+        print(f"{key}: cleared by {_newest(change).cleared_by}")
     else:
         print(f"{key}: nothing to clear, it {_ended(_finding(change))}")
 
@@ -101,11 +162,10 @@ def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -
 @app.command()
 def ack(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
     """Acknowledge a finding. It stays active; one that has ended is refused."""
-    config = options.config(ctx)
-    name = who(config, by)
-    change = _change(config, key, lambda steward: steward.acknowledge(key, by=name, reason=reason))
+    with _asked_for():
+        change = call(ctx, lambda client: client.findings.acknowledge(key, reason=reason), by=by)
     if change.is_made:
-        print(f"{key}: acknowledged by {name}")
+        print(f"{key}: acknowledged by {_newest(change).acknowledged_by}")
         return
     finding = _finding(change)
     if finding.status is not FindingStatus.ACTIVE:
@@ -123,9 +183,8 @@ def note(
     by: By = None,
 ) -> None:
     """Add a note to a finding. It stays active."""
-    config = options.config(ctx)
-    name = who(config, by)
-    _change(config, key, lambda steward: steward.note(key, by=name, text=text))
+    with _asked_for():
+        call(ctx, lambda client: client.findings.note(key, text), by=by)
     print(f"{key}: noted")
 
 
@@ -135,30 +194,26 @@ def chain(
     *,
     key: Key,
     depth: Annotated[int, Option(help="Most steps.", min=1, max=100)] = 10,
+    is_wide: IsWide = False,
     is_json: IsJson = False,
 ) -> None:
     """Show a finding and its causes, step by step."""
-    config = options.config(ctx)
-    question = partial(list_causal_chain, stack=config.stack, key=key, depth=depth)
-    show_rows(ask_one(config, question, f"finding {key!r}"), CHAIN_COLUMNS, is_json=is_json)
+    causes = call(ctx, lambda client: client.findings.causal_chain(key, depth=depth))
+    show_table(rows_of(causes), CHAIN, is_json=is_json, is_wide=is_wide)
 
 
-def _change(
-    config: Config, key: str, act: Callable[[FindingRequests], Awaitable[FindingChange]]
-) -> FindingChange:
-    from engine.errors import BadRequest, NoFinding
-    from engine.findings.requests import FindingRequests
-    from streams.clock import SystemClock
-
+@contextmanager
+def _asked_for() -> Iterator[None]:
+    """Turn a key that was never raised into a mistake: it was typed wrongly."""
     try:
-        return with_ports(
-            config, lambda ports: act(FindingRequests(ports, SystemClock())), creates=True
-        )
-    except BadRequest as error:
+        yield
+    except NotFound as error:
         raise Mistake(str(error)) from error
-    except NoFinding as error:
-        hint = "`vigil findings list --status all` shows those there are"
-        raise Mistake(f"no finding {key!r} in stack {config.stack.name}; {hint}") from error
+
+
+def _newest(change: FindingChange) -> Finding:
+    assert change.newest is not None, "a change that was made"
+    return change.newest.finding
 
 
 def _finding(change: FindingChange) -> Finding:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer import Argument, Option
 
 from engine.app.checks import LIMITS
 from engine.app.tools import parse_overrides
-from engine.episodes import fire as requester
 from engine.validation import seconds_of
 from streams.clock import SystemClock
 from streams.model.triggers import LogStrategy, Overrides
-from streams.ports.all import Ports
 from vigil import options
-from vigil.asking import stack as stacks
-from vigil.asking.requests import KeyUse, key_use_of, request, say_begun, waiting
-from vigil.asking.rows import report_begun, wait_end
+from vigil.client.client import Client
+from vigil.commands.call import call
 from vigil.errors import Mistake
+from vigil.printing.output import report_begun, say_begun, waiting
+
+if TYPE_CHECKING:
+    from vigil.client.episodes import EpisodeReceipt
 
 DELAY_S_MAX: Final = 366 * 86_400
 """Longest `--in`, in seconds. A later time can be given with `--at`."""
@@ -66,54 +67,53 @@ def fire(
     log_strategy: Annotated[
         LogStrategy | None, Option(help="What people may see of it, instead of what is declared.")
     ] = None,
+    attempts_max: Annotated[
+        int, Option(min=0, help="Crashes that end it, instead of what is declared; 0: that.")
+    ] = 0,
     by: options.By = None,
     is_waiting: options.IsWaitingForEnd = False,
     timeout_s: options.Timeout = options.WAIT_S,
     is_json: options.IsJson = False,
 ) -> None:
     """Open an episode by hand, now or later, and print its id."""
-    config = options.config(ctx)
-    body, name = options.read_object(payload, what="--payload"), options.who(config, by)
+    body = options.read_object(payload, what="--payload")
     when, replaced = time_of(at, within), None if overrides is None else overrides_of(overrides)
     limits = None if budget is None else budget_of(budget)
+    labels = options.read_object(metadata, what="--metadata")
 
-    async def send(ports: Ports) -> tuple[str, str, KeyUse | None]:
-        seen = await stacks.read_stack(ports)
-        await stacks.require_plausible(config, ports, seen, actor)
-        await stacks.require_in_force(ports, seen, actor)
-        stacks.require_expectation(seen, actor, expectation)
-        await stacks.require_revision(ports, actor, revision)
-        used = await key_use_of(ports, actor, expectation, key, dry_run=is_dry)
-        episode_id = await requester.fire(
-            ports,
+    async def send(client: Client) -> EpisodeReceipt:
+        return await client.fire(
             actor,
             expectation,
-            payload=body,
-            by=name,
+            body,
             reason=reason,
             key=key,
             priority=priority,
             at=when,
             dry_run=is_dry,
             overrides=replaced,
-            metadata=options.read_object(metadata, what="--metadata"),
+            metadata=labels,
             budget=limits,
             revision=revision,
             log_strategy=None if log_strategy is None else log_strategy.value,
+            attempts_max=attempts_max,
         )
-        is_over = used is not None and used.is_over
-        return episode_id, "" if is_over else stacks.waking_obstacle(seen, actor), used
 
-    episode_id, obstacle, used = request(config, send)
-    row = None
-    with waiting(f"it goes on; `vigil episodes show {episode_id}` shows how far it is"):
-        say_begun(actor, episode_id, used=used, obstacle=obstacle, is_json=is_json)
+    fired, row = call(ctx, send, by=by), None
+    id_ = fired.episode_id
+    with waiting(f"it goes on; `vigil episodes show {id_}` shows how far it is"):
+        say_begun(actor, id_, used=fired.used, obstacle=fired.obstacle, is_json=is_json)
         if is_waiting:
             delay_s = 0.0 if when is None else max(0.0, (when - _CLOCK.now()).total_seconds())
-            row = wait_end(config, episode_id, timeout_s=timeout_s, delay_s=delay_s)
+            row = call(
+                ctx,
+                lambda client: client.episodes.describe_end(
+                    id_, timeout_s=timeout_s, delay_s=delay_s
+                ),
+            )
     begun = {
-        "episode_id": episode_id,
-        "is_new": used is None,
+        "episode_id": id_,
+        "is_new": fired.is_new,
         "actor_id": actor,
         "expectation_id": expectation,
         "mode": "dry_run" if is_dry else "live",

@@ -9,10 +9,9 @@ import typer
 from rich.text import Text
 from typer import Option
 
-from projections.postgres.reader import list_inbox
-from vigil import options
-from vigil.asking.rows import ask, show_found, why_empty
+from vigil.commands.call import call
 from vigil.options import IsJson, Limit
+from vigil.printing.output import show_rows
 from vigil.printing.tables import Row, in_words, printable, said, terminal
 
 INDENT: Final = "  "
@@ -28,15 +27,14 @@ def inbox(
     is_json: IsJson = False,
 ) -> None:
     """List what waits for a person, with the command to type, oldest first."""
-    config = options.config(ctx)
-    rows = ask(config, lambda pool: list_inbox(pool, config.stack, actor=actor, limit=limit))
+    page = call(ctx, lambda client: client.inbox(actor=actor, limit=limit))
     if is_json:
-        show_found(config, rows, (), is_json=True)
+        show_rows(page.rows, (), is_json=True, why_none=page.why_none)
         return
-    for line in lines(rows):
+    for line in lines(page.rows):
         terminal().print(line, soft_wrap=True)
-    if not rows:
-        why = why_empty(config) or "nothing waits for anybody"
+    if not page.rows:
+        why = page.why_none or "nothing waits for anybody"
         terminal(stderr=True).print(why, markup=False)
 
 
@@ -56,7 +54,7 @@ def _headline(row: Row) -> str:
     whose = [said(row[each]) for each in ("actor_id", "expectation_id") if row[each]]
     thing = _one_line(f"{said(row['subject_kind'])} {said(row['subject_id'])}")
     about = f" about {thing}" if row["subject_id"] else ""
-    until = f", until {said(row['expires_at'])}" if row["expires_at"] else ""
+    until = f", until {said(row['expires_at'])} UTC" if row["expires_at"] else " UTC"
     many = row["episodes"] if row["episodes"] != 1 else None
     among = f", for {many} episodes" if many else ""
     words = [str(row["kind"]).replace("_", " "), *([".".join(whose)] if whose else [])]

@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from itertools import count
-from typing import Annotated, Final
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from streams.clock import SystemClock
-from streams.json import JsonObject
-from streams.layout import Stream
-from streams.ports.all import Ports
-from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import EVENT_BYTES_MAX
-from streams.subjects import Stack
-from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
-from vigil import options
-from vigil.asking.connect import with_ports
-from vigil.asking.listening import why_nobody_listens
+from vigil.commands.call import call
 from vigil.errors import Mistake
 
-_CLOCK: Final = SystemClock()
+if TYPE_CHECKING:
+    from vigil.client.client import Client
 
 
 def publish(
@@ -43,32 +36,24 @@ def publish(
     ] = False,
 ) -> None:
     """Publish a domain event."""
-    config = options.config(ctx)
-    id_ = event_id or f"{config.node}-{_CLOCK.now().isoformat()}"
     if is_lines:
         if payload != "-":
             raise Mistake("--lines reads standard input; leave the JSON out, or give -")
         # A read of a terminal or a pipe cannot be cancelled; there is nothing to put in order.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        published = with_ports(config, lambda p: _publish_lines(p, name, prefix=id_), creates=True)
-        print(f"published {published:,} events")
-        _warn(with_ports(config, lambda p: why_nobody_listens(p, name)))
+        lines = partial(_publish_lines, name=name, event_id=event_id)
+        _warn(call(ctx, lines))
         return
     data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1) if payload == "-" else payload.encode()
-    body = checked(data, name=name, id=id_, stack=config.stack)
-
-    async def stored(ports: Ports) -> tuple[str, str]:
-        newest_seq = await ports.log.head(Stream.EVENTS)
-        seq = await ports.domain_events.publish(name, body, id=id_)
-        was_there = seq <= newest_seq
-        said = (
-            f"was there already, at sequence {seq}" if was_there else f"published, sequence {seq}"
-        )
-        return said, await why_nobody_listens(ports, name)
-
-    said, unheard = with_ports(config, stored, creates=True)
-    print(f"{name} {id_}: {said}")
-    _warn(unheard)
+    if not data.strip():
+        raise Mistake(f"{name}: the payload is empty; give a JSON object, such as {{}}")
+    stored = call(ctx, lambda client: client.publish(name, data, id=event_id))
+    seq = stored.seq
+    said = (
+        f"published, sequence {seq}" if stored.is_new else f"was there already, at sequence {seq}"
+    )
+    print(f"{name} {stored.id}: {said}")
+    _warn(stored.unheard)
 
 
 def _warn(problem: str) -> None:
@@ -76,32 +61,12 @@ def _warn(problem: str) -> None:
         print(f"warning: {problem}", file=sys.stderr)
 
 
-def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:
-    """Return the payload in `data`; raise `Mistake` if no engine would accept it."""
-    if len(data) > EVENT_BYTES_MAX:  # No more is read, so nobody knows how much there is.
-        raise Mistake(f"{name}: too_large: over {EVENT_BYTES_MAX:,} bytes, the limit of an event")
-    headers, subject = {MESSAGE_ID_HEADER: id}, stack.event(name)
-    sent = StreamMessage(seq=0, subject=subject, headers=headers, data=data, at=_CLOCK.now())
-    event = parse_event(sent, stack=stack, stream=stack.stream(Stream.EVENTS))
-    if isinstance(event, Unreadable):
-        raise Mistake(f"{name}: {event.reason}: {event.detail}")
-    return event.payload
+async def _publish_lines(client: Client, name: str, event_id: str | None) -> str:
+    published = await client.events.publish_lines(name, _lines(), id=event_id)
+    print(f"published {published:,} events")
+    return await client.events.why_unheard(name)
 
 
-async def _publish_lines(ports: Ports, name: str, *, prefix: str) -> int:
-    published = 0
-    for number in count(1):
-        line = await asyncio.to_thread(sys.stdin.buffer.readline, EVENT_BYTES_MAX + 1)
-        if not line:
-            break
-        if line.strip():
-            id_ = f"{prefix}-{number}"
-            try:
-                body = checked(line.rstrip(b"\r\n"), name=name, id=id_, stack=ports.stack)
-            except Mistake as error:
-                raise Mistake(
-                    f"line {number}: {error}; the lines before it are published"
-                ) from error
-            await ports.domain_events.publish(name, body, id=id_)
-            published += 1
-    return published
+async def _lines() -> AsyncIterator[bytes]:
+    while line := await asyncio.to_thread(sys.stdin.buffer.readline, EVENT_BYTES_MAX + 1):
+        yield line

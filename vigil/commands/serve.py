@@ -17,7 +17,12 @@ from vigil.serving.stack_work import StackWork
 from vigil.settings import Config
 
 AppName: TypeAlias = Annotated[
-    str, Option("--app", metavar="MODULE:ATTRIBUTE", help="The app, such as watch:app.")
+    str | None,
+    Option(
+        "--app",
+        metavar="MODULE:ATTRIBUTE",
+        help="The app, such as watch:app; by default that of vigil.toml.",
+    ),
 ]
 
 Processes: TypeAlias = Annotated[
@@ -41,7 +46,7 @@ def demo(
 def up(
     ctx: typer.Context,
     *,
-    app: AppName,
+    app: AppName = None,
     folder: Annotated[Path, Option("--dir", help="Where the servers store their data.")] = Path(
         ".vigil"
     ),
@@ -53,14 +58,14 @@ def up(
     def read(servers: Servers) -> Config:
         return options.config(ctx, **servers.settings())
 
-    run = _serving(app, processes, StackWork())
+    run = _serving(ctx, app, processes, StackWork())
     raise typer.Exit(node.up(folder, read, run))
 
 
 def node(
     ctx: typer.Context,
     *,
-    app: AppName,
+    app: AppName = None,
     is_projecting: Annotated[
         bool, Option("--project/--no-project", help="Whether this node takes part in projecting.")
     ] = True,
@@ -90,7 +95,7 @@ def node(
     if stacks is not None:
         raise typer.Exit(_serve_each(ctx, app, processes, stacks, work))
     config = options.config(ctx)
-    run = _serving(app, processes, work)
+    run = _serving(ctx, app, processes, work)
     raise typer.Exit(run(config, None))
 
 
@@ -101,22 +106,24 @@ def project(ctx: typer.Context) -> None:
     raise typer.Exit(node.serve(options.config(ctx), app=None, work=StackWork()))
 
 
-def _serve_alone(ctx: typer.Context, name: str, episode: str) -> int:
+def _serve_alone(ctx: typer.Context, typed: str | None, episode: str) -> int:
     """Run one episode that the next crash would end; nodes start this, not people."""
     from vigil.serving import node
     from vigil.serving.app import load
 
-    return node.serve_alone(options.config(ctx), app=load(name), episode=episode)
+    name, option = options.app_name(ctx, typed)
+    return node.serve_alone(options.config(ctx), app=load(name, option=option), episode=episode)
 
 
 def _serving(
-    name: str, processes_wanted: str, work: StackWork
+    ctx: typer.Context, typed: str | None, processes_wanted: str, work: StackWork
 ) -> Callable[[Config, Callable[[], None] | None], int]:
-    """Return what runs the app called `name`, in this process or in several others."""
+    """Return what runs the app in force, in this process or in several others."""
     from vigil.serving import names, node, processes
     from vigil.serving.app import load
 
-    app, count = load(name), processes.counted(processes_wanted)
+    name, option = options.app_name(ctx, typed)
+    app, count = load(name, option=option), processes.counted(processes_wanted)
 
     def run(config: Config, abandon: Callable[[], None] | None) -> int:
         with names.named(config, app) as known:
@@ -128,13 +135,14 @@ def _serving(
 
 
 def _serve_each(
-    ctx: typer.Context, name: str, processes_wanted: str, stacks: str, work: StackWork
+    ctx: typer.Context, typed: str | None, processes_wanted: str, stacks: str, work: StackWork
 ) -> int:
     from vigil import settings
     from vigil.serving import names, processes
     from vigil.serving.app import load
 
-    app, count = load(name), processes.counted(processes_wanted)
+    name, option = options.app_name(ctx, typed)
+    app, count = load(name, option=option), processes.counted(processes_wanted)
     configs = settings.read_each(options.given(ctx), stacks)
     with names.named_each(configs, app) as known:
         return processes.supervise(known, app=name, count=count, work=work)

@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument
 
-from projections.postgres.reader import run_sql
-from vigil import options
-from vigil.asking.rows import ask
+from vigil.commands.call import call
 from vigil.options import IsJson
 from vigil.printing.output import show_rows
 from vigil.printing.tables import terminal
@@ -22,7 +20,7 @@ def sql(
     is_json: IsJson = False,
 ) -> None:
     """Query the tables with SQL. Names are found in the schema `vigil`; nothing can be changed."""
-    found = ask(options.config(ctx), lambda pool: run_sql(pool, text))
+    found = call(ctx, lambda client: client.sql(text))
     show_rows(found.as_rows(), found.columns, is_json=is_json)
     if found.is_cut:
         terminal(stderr=True).print(f"only the first {len(found.rows):,} rows")

@@ -2,33 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer import Argument, Option
 
-from projections.postgres.reader import list_workflows
-from streams.model.workflows import ResumeHow, WorkflowStatus
+from streams.clock import SystemClock
+from streams.model.triggers import Overrides
+from streams.model.workflows import WorkflowStatus
 from vigil import options
-from vigil.asking.rows import ask, parse_id, show_found
+from vigil.client.client import Client
 from vigil.commands import definitions
+from vigil.commands.call import call
 from vigil.errors import EXIT_TROUBLE, Mistake
-from vigil.printing import tables
-from vigil.printing.output import show_record, show_rows
+from vigil.printing import columns, tables
+from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.output import (
+    report,
+    say_begun,
+    show_record,
+    show_section,
+    show_sheet,
+    show_table,
+    waiting,
+)
+from vigil.printing.tables import Row
+
+if TYPE_CHECKING:
+    from engine.operations.decide_request import ApprovalTarget
+    from vigil.asking.requests import CommandOutcome
+    from vigil.asking.starting import StartedInstance
 
 app = typer.Typer(no_args_is_help=True)
 
-COLUMNS: Final = (
-    "instance_id", "workflow_id", "status", "subject_value", "done", "items", "running", "waiting",
-    "started_at", "finished_at", "error_class",
-)  # fmt: skip
-SPARE: Final = ("finished_at", "started_at", "running", "waiting", "items", "done")
+LISTING: Final = Listing(
+    (
+        Column("id", "instance_id", Form.ID),
+        Column("about", "subject_value"),
+        Column("workflow", "workflow_id"),
+        Column("status", "status"),
+        Column("age", "started_at", Form.AGE, wide="begun"),
+        Column("mark", "mark"),
+        Column("done", "progress"),
+        Column("running", "running"),
+        Column("waiting", "waiting"),
+        Column("error", "error"),
+        Column("failed step", "failed_step"),
+    ),
+    spare=("failed step", "waiting", "running", "error", "about", "done"),
+)
+DEFINED: Final = Listing(
+    (
+        Column("workflow", "workflow_id"),
+        Column("from", "source"),
+        Column("triggers", "triggers"),
+        Column("steps", "steps"),
+        Column("nodes", "nodes"),
+        Column("cannot run it", "problems"),
+    ),
+    spare=("nodes", "steps", "triggers"),
+)
 
-DEFINED: Final = ("workflow_id", "source", "triggers", "steps", "nodes", "problems")
+STEPS: Final = Listing(
+    (
+        Column("step", "step_id"),
+        Column("status", "status"),
+        Column("runs", "runs"),
+        Column("after", "depends_on"),
+        Column("episode", "episode_id", Form.ID),
+        Column("tries", "attempts"),
+        Column("error", "error"),
+        Column("next try", "retry_at", Form.AGE),
+    ),
+    spare=("tries", "next try", "after", "runs", "error"),
+)
 
-Id = Annotated[str, Argument(metavar="ID", help="The instance's id, as the list shows it.")]
+_CLOCK: Final = SystemClock()
+
+Id = Annotated[
+    str,
+    Argument(metavar="ID", help="The instance's id, or so much of its beginning that it is one."),
+]
 StepName = Annotated[str, Argument(metavar="STEP", help="The step's name.")]
 
 
@@ -51,33 +109,72 @@ def list_(
     status: Annotated[InstanceStatus | None, Option(help="Only with this status.")] = None,
     workflow: Annotated[str | None, Option(help="Only of this workflow.")] = None,
     limit: options.Limit = 50,
+    is_wide: options.IsWide = False,
     is_json: options.IsJson = False,
 ) -> None:
     """List instances of workflows, the latest begun first."""
-    config = options.config(ctx)
-    question = partial(
-        list_workflows, stack=config.stack, status=status, workflow=workflow, limit=limit
+    page = call(
+        ctx,
+        lambda client: client.workflows.list(status=status, workflow=workflow, limit=limit),
     )
-    show_found(config, ask(config, question), COLUMNS, is_json=is_json, spare=SPARE)
+    print_instances(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+
+
+def print_instances(
+    rows: Sequence[Row],
+    *,
+    is_json: bool = False,
+    is_wide: bool = False,
+    why_none: str = "",
+    now: datetime | None = None,
+) -> None:
+    """Print a list of instances."""
+    shown = rows if is_json else [_listed(row) for row in rows]
+    show_table(shown, LISTING, is_json=is_json, is_wide=is_wide, why_none=why_none, now=now)
+
+
+def _listed(row: Row) -> Row:
+    return {
+        **row,
+        "mark": columns.marks(row),
+        "progress": f"{row['done']} of {row['items']}",
+        "running": row["running"] or None,
+        "waiting": row["waiting"] or None,
+        "error": columns.error_of(row),
+    }
 
 
 @app.command()
 def show(ctx: typer.Context, *, instance_id: Id, is_json: options.IsJson = False) -> None:
     """Show one instance, and the state of each of its steps."""
-    from vigil.asking.instances import read_instance
     from vigil.printing import workflow_tree
 
-    instance = read_instance(options.config(ctx), _parsed(instance_id))
+    instance = call(ctx, lambda client: client.workflows.read(instance_id))
     row, steps = workflow_tree.record_of(instance), workflow_tree.rows_of(instance)
     if is_json:
         show_record({**row, "steps": steps}, is_json=True)
         return
-    show_record(row, is_json=False)
+    print_instance(row, steps, now=_CLOCK.now())
     terminal = tables.terminal()
     if terminal.is_terminal:
+        print()
         terminal.print(workflow_tree.tree_of(instance))
-    else:
-        show_rows(steps, workflow_tree.STEP_COLUMNS, is_json=False)
+
+
+def print_instance(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
+    """Print one instance, and its steps in the order of the graph."""
+    hidden = ("instance_id", "workflow_id", "started_at", "updated_at", "subject")
+    first = {
+        "workflow": row["workflow_id"],
+        "about": row["subject"],
+        "status": row["status"],
+        "begun": columns.moment(row["started_at"], now),
+        "changed": columns.moment(row["updated_at"], now),
+    }
+    told = columns.sheet(row, usual={"mode": "live"}, hidden=hidden, first=first)
+    show_sheet(f"instance {row['instance_id']}", told)
+    shown = [{**each, "error": columns.error_of(each)} for each in steps]
+    show_section("Steps", shown, STEPS, now=now)
 
 
 @app.command()
@@ -107,32 +204,32 @@ def start(
     is_json: options.IsJson = False,
 ) -> None:
     """Start an instance of a workflow, and print its id; exit code 1 if none begins."""
-    from vigil.asking import instances
-    from vigil.asking.requests import say_begun, waiting
     from vigil.commands.fire import overrides_of
     from vigil.printing import workflow_tree
 
-    config = options.config(ctx)
-    asked = instances.StartRequest(
-        workflow=name,
-        payload=options.read_object(payload, what="--payload"),
-        by=options.who(config, by),
-        reason=reason,
-        key=key,
-        dry_run=is_dry,
-        overrides=None if overrides is None else overrides_of(overrides),
-        step_overrides=(
-            None if step_overrides is None else instances.step_overrides_of(step_overrides)
-        ),
-    )
-    started = instances.start(config, asked)
-    id_ = started.instance_id
+    body = options.read_object(payload, what="--payload")
+    replaced = None if overrides is None else overrides_of(overrides)
+    of_steps = None if step_overrides is None else step_overrides_of(step_overrides)
+
+    async def start_(client: Client) -> StartedInstance:
+        return await client.workflows.start(
+            name,
+            body,
+            reason=reason,
+            key=key,
+            dry_run=is_dry,
+            overrides=replaced,
+            step_overrides=of_steps,
+        )
+
+    started = call(ctx, start_, by=by)
+    id_, used = started.instance_id, started.used_before
     row: dict[str, object] = {"instance_id": id_, "workflow_id": name}
     is_done = True
     with waiting(f"it goes on; `vigil workflows show {id_}` shows how far it is"):
-        say_begun(name, id_, used=started.used, obstacle=started.obstacle, is_json=is_json)
+        say_begun(name, id_, used=used, obstacle=started.obstacle, is_json=is_json)
         if is_waiting:
-            ended = instances.wait_end(config, started, timeout_s=timeout_s)
+            ended = call(ctx, lambda client: client.workflows.wait(started, timeout_s=timeout_s))
             row, is_done = workflow_tree.record_of(ended), ended.status is WorkflowStatus.DONE
     if is_json:
         print(tables.as_json({**row, "is_new": started.used is None}))
@@ -142,18 +239,29 @@ def start(
         raise typer.Exit(EXIT_TROUBLE)
 
 
+def step_overrides_of(text: str) -> dict[str, Overrides]:
+    """Return the overrides of steps in `text`, read as by `options.read_bytes`."""
+    from engine.app.tools import parse_step_overrides
+
+    try:
+        return parse_step_overrides(options.read_bytes(text, what="--step-overrides"))
+    except ValueError as error:
+        raise Mistake(f"--step-overrides: {error}") from error
+
+
 @app.command("definitions")
-def definitions_(ctx: typer.Context, *, is_json: options.IsJson = False) -> None:
+def definitions_(
+    ctx: typer.Context, *, is_wide: options.IsWide = False, is_json: options.IsJson = False
+) -> None:
     """List the workflows that nodes have, or that were defined: source, triggers, steps.
 
     Problems: the nodes that cannot run one; `vigil actors show workflow-NAME` shows why.
     """
-    from vigil.asking.definitions import list_workflows as list_defined
     from vigil.asking.stack import in_short
 
-    rows = list_defined(options.config(ctx))
+    rows = call(ctx, lambda client: client.workflows.definitions())
     shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
-    show_rows(shown, DEFINED, is_json=is_json)
+    show_table(shown, DEFINED, is_json=is_json, is_wide=is_wide)
 
 
 @app.command()
@@ -170,14 +278,15 @@ def resume(
     timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Retry or skip a paused step."""
-    from vigil.asking import instances
-
     if is_retry is is_skip:
         raise Mistake("give --retry or --skip")
-    config, wait_s = options.config(ctx), timeout_s if is_waiting else None
-    how = ResumeHow.RETRY if is_retry else ResumeHow.SKIP
-    id_, name = _parsed(instance_id), options.who(config, by)
-    instances.resume(config, id_, step, how, by=name, reason=reason, wait_s=wait_s)
+    wait_s = timeout_s if is_waiting else None
+
+    async def resumed(client: Client) -> CommandOutcome:
+        act = client.workflows.retry if is_retry else client.workflows.skip
+        return await act(instance_id, step, reason=reason, wait_s=wait_s)
+
+    report([call(ctx, resumed, by=by)])
 
 
 @app.command()
@@ -191,11 +300,12 @@ def cancel(
     timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Cancel an instance: its running steps end, and finished steps are compensated."""
-    from vigil.asking import instances
+    wait_s = timeout_s if is_waiting else None
 
-    config, wait_s = options.config(ctx), timeout_s if is_waiting else None
-    id_, name = _parsed(instance_id), options.who(config, by)
-    instances.cancel(config, id_, by=name, reason=reason, wait_s=wait_s)
+    async def canceled(client: Client) -> CommandOutcome:
+        return await client.workflows.cancel(instance_id, reason=reason, wait_s=wait_s)
+
+    report([call(ctx, canceled, by=by)])
 
 
 @app.command()
@@ -213,11 +323,12 @@ def approve(
     timeout_s: options.Timeout = options.DECISION_S,
 ) -> None:
     """Approve a step that waits for approval. Shows its inputs first, and asks for confirmation."""
-    from vigil.asking.approvals import Choice, decide_step
+    from vigil.commands.choice import Choice, decide
 
     wait_s = timeout_s if is_waiting else None
     choice = Choice("approve", hash_, is_sure, by, reason, wait_s)
-    decide_step(options.config(ctx), instance_id, step, choice.with_changes(changes))
+    target = partial(_target, instance_id=instance_id, step=step)
+    decide(ctx, choice.with_changes(changes), target)
 
 
 @app.command()
@@ -237,14 +348,16 @@ def deny(
 
     Shows its inputs first, and asks for confirmation.
     """
-    from vigil.asking.approvals import Choice, decide_step
+    from vigil.commands.choice import Choice, decide
 
     choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_step(options.config(ctx), instance_id, step, choice)
+    decide(ctx, choice, partial(_target, instance_id=instance_id, step=step))
 
 
 definitions.add_to(app)
 
 
-def _parsed(instance_id: str) -> str:
-    return str(parse_id(instance_id, of="instance"))
+async def _target(client: Client, instance_id: str, step: str) -> ApprovalTarget:
+    from vigil import ApprovalTarget
+
+    return ApprovalTarget("step", str(await client.workflows.find(instance_id)), step)

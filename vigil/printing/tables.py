@@ -59,6 +59,8 @@ NONE: Final = "none"
 
 Row = Mapping[str, object]
 
+NO_ROOMS: Final[Mapping[str, int]] = {}
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -82,10 +84,10 @@ class _Trimmed(io.StringIO):
         self._stream.flush()
 
 
-def terminal(*, stderr: bool = False) -> Console:
-    """Return where to print; a file or a pipe counts as wide."""
+def terminal(*, stderr: bool = False, is_wide: bool = False) -> Console:
+    """Return where to print; a file or a pipe counts as wide, and so does a terminal if it must."""
     stream = sys.stderr if stderr else sys.stdout
-    if stream.isatty():
+    if stream.isatty() and not is_wide:
         return Console(file=stream, highlight=False)
     return Console(file=_Trimmed(stream), width=PLAIN_WIDTH, highlight=False)
 
@@ -112,27 +114,54 @@ def table(rows: Iterable[Row], columns: Sequence[str], *, title: str = "") -> Ta
 
 
 def fitted(
-    rows: Sequence[Row], columns: Sequence[str], *, width: int, spare: Sequence[str] = ()
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    *,
+    width: int,
+    spare: Sequence[str] = (),
+    rooms: Mapping[str, int] = NO_ROOMS,
+    is_cut: bool = False,
 ) -> Fitted:
     """Return `rows` as a table no wider than `width`; if none is, as one record below another.
 
     Args:
         width: columns of characters that there are; `PLAIN_WIDTH`: a row is one line.
         spare: the columns to leave out if need be, the least important first.
+        rooms: column → least room for a text of several words; `TEXT_MIN` by default.
+        is_cut: a row is one line, and what has no room in it ends with `…`. What people copy, a
+            word, stays whole.
     """
-    shown = on_one_line if width == PLAIN_WIDTH else cell  # guard: piped-row-one-line
+    is_line = is_cut or width == PLAIN_WIDTH
+    shown = on_one_line if is_line else cell  # guard: piped-row-one-line
     texts = {column: [shown(column, row.get(column)) for row in rows] for column in columns}
     cells = {column: [text.plain for text in found] for column, found in texts.items()}
-    found = fit(cells, width=width, spare=spare)
+    found = fit(cells, width=width, spare=spare, rooms=rooms)
     if found is None:
         chosen = [{column: row.get(column) for column in columns} for row in rows]
         return Fitted(Group(*(Group(record(row, width=width), Text()) for row in chosen)), ())
     made = Table(header_style="bold", box=None)
     for column, wide in found.items():
         made.add_column(column, overflow="fold", width=wide)
-    for line in zip(*(texts[column] for column in found), strict=True):
-        made.add_row(*line)
+    for row, line in zip(rows, zip(*(texts[each] for each in found), strict=True), strict=True):
+        parts = zip(found.items(), line, strict=True)
+        made.add_row(
+            *(
+                _cut(text, wide) if is_cut and not _is_word(row.get(column), text) else text
+                for (column, wide), text in parts
+            )
+        )
     return Fitted(made, left_out(cells, found))
+
+
+def _is_word(value: object, text: Text) -> bool:
+    return not isinstance(value, dict | list) and len(text.plain.split()) == 1
+
+
+def _cut(text: Text, width: int) -> Text:
+    """Return `text` so that it is no wider than `width`."""
+    short = text.copy()
+    short.truncate(width, overflow="ellipsis")
+    return short
 
 
 def record(row: Row, *, width: int) -> RenderableType:
@@ -149,8 +178,7 @@ def record(row: Row, *, width: int) -> RenderableType:
 
 def _told(column: str, value: object, label: int, room: int) -> RenderableType:
     text = cell(column, value)
-    is_word = not isinstance(value, dict | list) and len(text.plain.split()) == 1
-    if is_word and text.cell_len > room:  # guard: copied-word-whole
+    if _is_word(value, text) and text.cell_len > room:  # guard: copied-word-whole
         name = Text(f" {column}", style="bold")
         return Text("\n", no_wrap=True, overflow="ignore").join([name, Text(" ") + text])
     made = Table(show_header=False, box=None)
@@ -182,9 +210,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() or each in "\n\t" else UNPRINTABLE for each in text)
 
 
-def last_line(detail: object) -> str:
-    """Return the last line of an error's detail: of a traceback, what was raised."""
-    return "".join(str(detail or "").rstrip().splitlines()[-1:])
+def cause_of(detail: object) -> str:
+    """Return the line of an error's detail that says what went wrong; empty: there is none."""
+    from engine.errors import cause_line  # A list of what went well needs no engine.
+
+    return cause_line(str(detail or ""))
 
 
 def spelled_out(row: Row, *columns: str) -> Row:
@@ -214,6 +244,11 @@ def _words(pairs: Mapping[str, object], usual: Mapping[str, object]) -> Iterable
             yield from (f"{key}.{word}" for word in inner) if inner else (key,)
         elif key not in usual or value != as_usual:
             yield f"{key}={NONE if value is None else said(value)}"
+
+
+def as_list(values: object) -> str:
+    """Return a list as people write it; empty: there is none."""
+    return SEPARATOR.join(map(str, values)) if isinstance(values, list | tuple) else ""
 
 
 def _worded(value: object) -> object:
@@ -256,14 +291,22 @@ Cells: TypeAlias = Mapping[str, Sequence[str]]
 """Column → what stands in it, row by row."""
 
 
-def fit(cells: Cells, *, width: int, spare: Sequence[str] = ()) -> dict[str, int] | None:
+def fit(
+    cells: Cells, *, width: int, spare: Sequence[str] = (), rooms: Mapping[str, int] = NO_ROOMS
+) -> dict[str, int] | None:
     """Return the width of each column that is to be shown, or None if no table fits.
 
     A table that fits has all its columns. Otherwise those that are empty are left out, and of
     `spare`, the least important first, those that there is no room for.
     """
     least = {
-        column: max([cell_len(column), *map(_narrowest, texts)]) for column, texts in cells.items()
+        column: max(
+            [
+                cell_len(column),
+                *(_narrowest(each, rooms.get(column, TEXT_MIN)) for each in texts),
+            ]
+        )
+        for column, texts in cells.items()
     }
     kept = _kept(cells, least, width, spare)
     if kept is None:
@@ -295,9 +338,10 @@ def _kept(
     return kept
 
 
-def _narrowest(text: str) -> int:
+def _narrowest(text: str, text_min: int) -> int:
     # guard: text-gives-way-before-id
-    return min(_widest(text), TEXT_MIN if len(text.split()) > 1 else WHOLE_MAX)
+    is_several = len(text.split()) > 1 or text.startswith(("{", "["))
+    return min(_widest(text), text_min if is_several else WHOLE_MAX)
 
 
 def _widest(text: str) -> int:

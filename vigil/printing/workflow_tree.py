@@ -27,11 +27,6 @@ STYLES: Final = {
     StepStatus.CANCELED: "dim",
 }
 
-STEP_COLUMNS: Final = (
-    "depth", "step_id", "status", "runs", "depends_on", "attempts", "episode_id", "error_class",
-    "error_detail",
-)  # fmt: skip
-
 
 def record_of(instance: Instance) -> dict[str, object]:
     """Return an instance as one row, without its steps."""

@@ -16,6 +16,9 @@ import structlog
 from engine.app.app import App
 from engine.errors import EngineError
 from engine.functions.names import unknown_names
+from engine.functions.side_effects import overlapping
+from engine.functions.source import unreplayable
+from engine.usercode.call import hint_at
 from vigil.errors import Mistake
 from vigil.public import shadowing_in
 
@@ -89,16 +92,21 @@ def load_file(file: str, *, option: str) -> App:
     return next(iter(apps.values()))
 
 
-def tell_unknown_names(app: App) -> None:
-    """Log the names in the strategies of `app` that do not exist, each with its line."""
-    for each, place in unknown_names(app).items():
-        log.warning(
-            "a name that does not exist",
-            at=each.place,
-            found=each.found,
-            instead=each.instead,
-            expectation=".".join(filter(None, place)),
-        )
+def tell_found(app: App) -> None:
+    """Log what `vigil check` finds in the strategies of `app`, each with its line."""
+    for what, found in (
+        ("this cannot work", unknown_names(app)),
+        ("a replay cannot repeat this", unreplayable(app)),
+        ("one approval may stand for this more than once", overlapping(app)),
+    ):
+        for each, place in found.items():
+            log.warning(
+                what,
+                at=each.place,
+                found=each.found,
+                instead=each.instead,
+                expectation=".".join(filter(None, place)),
+            )
 
 
 def _module(name: str, *, said: str, sought_in: str) -> ModuleType:
@@ -124,6 +132,7 @@ def _told(error: BaseException) -> str:
         what, place = f"{type(error).__name__}: {error.msg}", f"{error.filename}:{error.lineno}"
     else:
         place = _line_of(error)
+        what = "; ".join(filter(None, (what, hint_at(error))))
     return " ".join(f"{_short(place)}: {what}".removeprefix(": ").split())
 
 

@@ -41,7 +41,7 @@ def named(config: Config, app: App) -> Iterator[Config]:
         yield replace(config, node=chosen)
     else:
         with _placed(config) as name:
-            yield replace(config, node=name or config.node)
+            yield replace(config, node=name or config.node, is_node_reserved=name is not None)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,26 +15,30 @@ from typing import Final
 import structlog
 
 from engine.app.app import App
-from engine.cluster.modes import NodeMode
+from engine.cluster.members import succeed
+from engine.cluster.nodes import NodeInfo
 from engine.node.node import Node
 from projections.postgres.pool import Pool
 from projections.postgres.progress import known_positions
 from projections.postgres.projector import project
 from streams.clock import SystemClock
+from streams.errors import Unavailable
 from streams.model.losses import LogLost
+from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from vigil import runfile
 from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
 from vigil.serving.alone import EXIT_NOT_OURS, FENCED, ProcessIsolation, place_of
-from vigil.serving.app import tell_unknown_names
+from vigil.serving.app import tell_found
 from vigil.serving.exit import EXIT_S, end_within
 from vigil.serving.loop_watch import watched_loop
 from vigil.serving.loss_watch import watched_streams
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
 from vigil.serving.stack_work import StackWork
+from vigil.serving.supervised import supervised
 from vigil.settings import Config, shown
 from vigil.version import vigil_version
 
@@ -125,6 +130,8 @@ async def _serve(
         rows = await known_positions(pool, config.stack) if pool is not None else {}
         connecting = connected(config, is_for_node=app is not None, known=rows)
         ports = await stack.enter_async_context(connecting)
+        if abandon is not None and config.is_node_reserved:  # guard: only-reserved-names-succeed
+            await _succeed(ports, config.node)
         end = partial(end_within, EXIT_S, loop=asyncio.get_running_loop(), code=EXIT_LOST)
         watching = watched_streams(ports, node=config.node, rows=rows, on_loss=end)
         await stack.enter_async_context(watching)
@@ -137,6 +144,25 @@ async def _serve(
             others = await stack.enter_async_context(connected_elsewhere(config))
             return await run_nodes(app, ports, others, config, work, stop=stop, app_name=app_name)
         return await stop.wait()
+
+
+async def _succeed(ports: Ports, node: str) -> None:
+    """Have what the last process of this folder held go on now, if that was killed.
+
+    The servers are this process's own, and a lock says that nobody else has the name.
+    """
+    try:
+        held = await succeed(ports, node, is_dead=_is_dead)
+    except Unavailable as error:
+        log.warning("what was held before lapses in its own time", error=str(error))
+        return
+    if held:
+        told = "the last `vigil up` here did not stop in order: what it held goes on now"
+        log.info(told, held=len(held))
+
+
+def _is_dead(info: NodeInfo) -> bool:
+    return info.host == platform.node() and not runfile.lives(info.pid)
 
 
 def _greeting(config: Config, app: App | None, work: StackWork) -> str:
@@ -174,7 +200,8 @@ def up(
         with runfile.announced(runfile.FOLDER, run_settings(config)):
             print(f"NATS      {servers.nats.url}")
             print(f"Postgres  {servers.postgres.dsn}")
-            return serve_on(config, servers.kill)
+            with supervised(servers, folder, clean=runfile.remove):
+                return serve_on(config, servers.kill)
 
 
 def run_settings(config: Config) -> dict[str, str]:
@@ -213,7 +240,7 @@ async def run_nodes(
     In the stacks of `others` it runs episodes that other nodes have opened, and opens none.
     `app_name`: see `serve`. Suspects of other stacks run here.
     """
-    tell_unknown_names(app)  # guard: missing-names-told-at-start
+    tell_found(app)  # guard: missing-names-told-at-start
     name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
     mode = NodeMode(config.settings.mode)
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
@@ -247,7 +274,7 @@ async def _run(node: Node, stop: asyncio.Event) -> bool:
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        node.stop()
+        node.stop(reason="signal" if stop.is_set() else "")
         return await running
     finally:
         stopping.cancel()

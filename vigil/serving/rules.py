@@ -8,8 +8,8 @@ from typing import Final
 from engine.app.actor import Actor
 from engine.app.app import on_stack
 from streams.model.events.definitions import DefinitionKind
-from vigil.asking.definition_checks import actors_of
-from vigil.asking.drafts import drafts_of
+from vigil.asking.definitions.checks import actors_of
+from vigil.asking.definitions.drafts import drafts_of
 from vigil.errors import Mistake, hint
 from vigil.serving.app import load_file
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from projections.embedded import EmbeddedPostgres
 from projections.errors import MigrationChanged, MigrationUnknown, PostgresUnavailable
@@ -16,6 +20,9 @@ from streams.errors import Unavailable
 from vigil.asking.connect import run
 from vigil.errors import Trouble
 from vigil.settings import DEFAULTS
+
+TELL_AFTER_S: Final = 2.0
+"""A wait for a server that takes longer than so many seconds is told."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,27 @@ def embedded(folder: Path) -> Iterator[Servers]:
 
     Raises `Trouble` if the tables in `folder` are another version's.
     """
-    with EmbeddedNats(folder / "nats") as nats, EmbeddedPostgres(folder / "postgres") as postgres:
-        run(_make_tables(postgres, folder / "postgres"))
+    with ExitStack() as running:
+        with told_if_long(f"the NATS server in {folder / 'nats'} to start"):
+            nats = running.enter_context(EmbeddedNats(folder / "nats"))
+        with told_if_long(f"the Postgres server in {folder / 'postgres'} to start"):
+            postgres = running.enter_context(EmbeddedPostgres(folder / "postgres"))
+        with told_if_long("the tables to be made"):
+            run(_make_tables(postgres, folder / "postgres"))
         yield Servers(nats, postgres)
+
+
+@contextmanager
+def told_if_long(what: str) -> Iterator[None]:
+    """Say what is waited for, if it takes longer than `TELL_AFTER_S`."""
+    said = f"vigil: waits for {what}"
+    timer = threading.Timer(TELL_AFTER_S, partial(print, said, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _make_tables(postgres: EmbeddedPostgres, folder: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -19,7 +20,12 @@ T = TypeVar("T")
 COLLECT_EVERY: Final = 20_000
 """New objects between two collections of garbage. Python's own 700 are those of one or two
 episodes, and nearly all of them are still in use: with 256 in flight, looking through them took
-18 % of a node's processor time for five strict steps, and 33 % for ten findings (ADR 0019)."""
+18 % of a node's processor time for five strict steps, and 33 % for ten findings
+(`docs/performance.md`)."""
+
+AT_ONCE: Final = (
+    b"vigil: ends now; what ran is left as after a crash, and goes on once its lease has ended\n"
+)
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -74,6 +80,9 @@ def stopping(
             try:
                 if abandon is not None:
                     abandon()
+                # Nobody may be there to read it, and a handler may not use what buffers.
+                with suppress(OSError, ValueError, AttributeError):
+                    os.write(sys.stderr.fileno(), AT_ONCE)
             finally:
                 os._exit(EXIT_SIGNAL + number)  # guard: second-signal-ends-whatever-fails
         is_stopping = True

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
         check_migrations,
         check_synthesizer,
         check_tool,
+        check_workflow,
     )
     from vigil.testing.crashes import crash_everywhere, deliver_twice
     from vigil.testing.outside import OutsideCall
+    from vigil.testing.random_state import random_states
     from vigil.testing.replays import replay_histories
     from vigil.testing.running import RunningApp, StillBusy, run
     from vigil.testing.stubs import Call, FakeAdapter, FakeSynthesizer, Unstubbed, in_turn
@@ -64,20 +66,25 @@ __all__ = [
     "check_migrations",
     "check_synthesizer",
     "check_tool",
+    "check_workflow",
     "crash_everywhere",
     "deliver_twice",
     "in_turn",
     "memory_ports",
+    "random_states",
     "replay_histories",
     "run",
 ]  # fmt: skip
 
 _HOMES: Final = {
     "vigil.testing.cassettes": "Cassette",
-    "vigil.testing.contracts": "check_adapter check_migrations check_synthesizer check_tool",
+    "vigil.testing.contracts": (
+        "check_adapter check_migrations check_synthesizer check_tool check_workflow"
+    ),
     "vigil.testing.crashes": "crash_everywhere deliver_twice",
     "streams.memory.fake_leases": "FakeLeases",
     "vigil.testing.outside": "OutsideCall",
+    "vigil.testing.random_state": "random_states",
     "vigil.testing.replays": "replay_histories",
     "vigil.testing.running": "RunningApp StillBusy run",
     "vigil.testing.stubs": "Call FakeAdapter FakeSynthesizer Unstubbed in_turn",

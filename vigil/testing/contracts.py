@@ -1,9 +1,10 @@
-"""Tests the contracts of the parts that users write: tools, adapters, synthesizers, migrations.
+"""Tests the contracts of what users write: tools, adapters, synthesizers, migrations, workflows.
 
     await check_adapter(Pager(url), {"to": "ann"})
     await check_tool(fetch, {"url": "http://127.0.0.1:8080/a"})
     await check_synthesizer(ask_the_model, {"ask": "what now?"})
     check_migrations(desk.expectations["close"], {1: [{"asked": True}]})
+    check_workflow(review, {"client": "ann"}, results={"screen": [{"hit": True}]})
 
 Each calls the real part, which the test may connect to a local server, and raises an
 `AssertionError` for anything that a node could not work with. What the part raises is raised.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
@@ -35,11 +36,18 @@ from engine.app.tools import (
     ToolLike,
     as_tool,
 )
-from engine.errors import Unencodable
+from engine.app.workflow import Prior, Workflow, WorkflowStep, ancestors
+from engine.errors import BadInput, Unencodable
+from engine.workflows.steps import inputs_of
 from streams.clock import SystemClock
 from streams.json import JsonObject, raw, unraw
 from streams.memory import memory_ports
+from streams.model.triggers import ManualTrigger
+from streams.model.workflows import Remedy
 from vigil.testing.stubs import place_of
+
+CALLS: Final = 2
+"""How often a function is called that must return the same each time."""
 
 AT_ONCE: Final = 4
 """Concurrent deliveries to an adapter."""
@@ -162,6 +170,66 @@ def check_migrations(expectation: Expectation, states: Mapping[int, Sequence[obj
             validation.encode(state, what=what)
         except Unencodable as error:
             _fail(str(error))
+
+
+def check_workflow(
+    workflow: Workflow,
+    *payloads: JsonObject,
+    results: Mapping[str, Sequence[object]] | None = None,
+) -> None:
+    """Call `when`, `input` and `for_each` of all steps with what a run can bring them.
+
+    That is, for each of `payloads` (by default `{}`) and each step before theirs, each of its
+    `results`, as JSON: step → the results that it may have, a list each if it fans out. A step that
+    has a `when`, or whose failure the workflow goes on after, also has None: that is where most
+    inputs fail, in the middle of an instance. Results of other steps are the first ones meanwhile.
+
+    Two calls with the same values must return the same.
+    """
+    given = {step: list(each) for step, each in (results or {}).items()}
+    if strays := sorted(given.keys() - workflow.steps.keys()):
+        _fail(f"results: there is no step {strays[0]!r}; there are {', '.join(workflow.steps)}")
+    graph = workflow.graph()
+    for name, step in workflow.steps.items():
+        before = sorted(ancestors(graph, name)) if step.functions else []
+        # guard: results-of-steps-before-given
+        if lacking := [each for each in before if not given.get(each)]:
+            _fail(f"{name}: there are no results of {lacking[0]!r} before it; give at least one")
+        possible = {each: _results(workflow.steps[each], given[each]) for each in before}
+        for payload in payloads or ({},):
+            trigger = ManualTrigger(requested_by="test", payload=payload)
+            for prior in _priors(possible) if step.functions else ():
+                _check_inputs(step, trigger, prior)
+
+
+def _results(step: WorkflowStep, given: Sequence[object]) -> Sequence[object]:
+    goes_on = step.on_failure.then is Remedy.CONTINUE
+    # A paused step may be skipped by whoever looks at it.
+    may_lack = step.when is not None or goes_on or step.on_failure.then is Remedy.PAUSE
+    of_item = [[None]] if step.for_each is not None and goes_on else []
+    return [*given, *of_item, *([None] if may_lack else [])]
+
+
+def _priors(possible: Mapping[str, Sequence[object]]) -> Iterator[Prior]:
+    """Yield the first results together, each other one beside them, and all the last together."""
+    first = {step: each[0] for step, each in possible.items()}
+    yield first
+    for step, several in possible.items():
+        for each in several[1:]:
+            yield {**first, step: each}
+    yield {step: each[-1] for step, each in possible.items()}
+
+
+def _check_inputs(step: WorkflowStep, trigger: ManualTrigger, prior: Prior) -> None:
+    said = f"{step.name}: with {trigger.payload} and {prior}"
+    try:
+        first, second = (
+            inputs_of(step, trigger, prior, direct=step.depends_on) for _ in range(CALLS)
+        )
+    except BadInput as error:
+        _fail(f"{said}: {error}")
+    if first != second:  # guard: step-inputs-stable
+        _fail(f"{said}: it returns something else each time")
 
 
 def _output(payload: object, number: int) -> OutputView:

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
-from streams.layout import Stream
+from streams.layout import Kind, Stream
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit, EventLog, Follower, Recorded
 
@@ -41,6 +41,10 @@ class MortalLog:
     async def newest(self, subjects: Sequence[str]) -> Mapping[str, Recorded]:
         """See `EventLog.newest`."""
         return await self.log.newest(subjects)
+
+    async def subjects(self, kind: Kind) -> Sequence[str]:
+        """See `EventLog.subjects`."""
+        return await self.log.subjects(kind)
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0

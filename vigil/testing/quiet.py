@@ -9,6 +9,14 @@ from typing import Final
 import structlog
 from structlog.typing import EventDict
 
+PLAIN: Final = (
+    structlog.contextvars.merge_contextvars,
+    structlog.processors.add_log_level,
+    structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+)
+"""How lines are shown unless the user configured structlog: without the time, which is not the one
+of the test; and without the variables of a traceback, which may take minutes to be drawn."""
+
 SHOWN: Final = frozenset({"warn", "warning", "error", "err", "exception", "critical", "fatal"})
 """The methods of a logger whose lines are shown."""
 
@@ -25,11 +33,13 @@ def quiet() -> Iterator[None]:
         yield
         return
     # In place, as structlog's own `capture_logs` does it: loggers refer to this very list.
-    processors.insert(0, _only_warnings)
+    before = list(processors)
+    # guard: chosen-log-lines-kept
+    processors[:] = (_only_warnings, *(before if structlog.is_configured() else PLAIN))
     try:
         yield
     finally:
-        processors.remove(_only_warnings)
+        processors[:] = before
 
 
 def _only_warnings(_logger: object, method: str, event: EventDict) -> EventDict:

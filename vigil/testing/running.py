@@ -160,6 +160,7 @@ class RunningApp:
         budget: Mapping[str, int | float] | None = None,
         revision: int = 0,
         log_strategy: Logging | None = None,
+        attempts_max: int = 0,
     ) -> str:
         """Ask for an episode by hand, as `vigil.fire` and `vigil fire` do, and return its id."""
         return await fire(
@@ -178,6 +179,7 @@ class RunningApp:
             budget=budget,
             revision=revision,
             log_strategy=log_strategy,
+            attempts_max=attempts_max,
         )
 
     async def start_workflow(
@@ -289,6 +291,14 @@ class RunningApp:
 
     # What goes wrong.
 
+    async def deploy(self, app: App) -> None:
+        """Kill the node, and start one with another version of the app, which takes over its work.
+
+        The stubs stay; `ValueError`: one is for something that this version does not have.
+        """
+        self._app = stubbed(app, self._stubs)
+        await self.crash()
+
     async def crash(self) -> None:
         """Kill the node, and start another one, which takes over its work."""
         node, running = self._node, self._running
@@ -350,6 +360,10 @@ class RunningApp:
         }
         known = self.episodes()
         return only(fitting(known, **wanted), _described("episode", wanted), known)
+
+    def children(self, id: str) -> list[EpisodeSnapshot]:
+        """Return the children of the episode `id`, in the order in which they were opened."""
+        return [each for each in self.episodes() if each.parent == id]
 
     def findings(self, *, status: str | None = "active") -> list[Finding]:
         """Return the findings with this `status`, oldest first; None: with any."""
@@ -511,6 +525,8 @@ class RunningApp:
                 journal=await self.history(each.id),
             )
             for each in self.episodes()
+            # No other process knows what stands in for a strategy.
+            if not self._stubs.is_stubbed(f"{each.actor}.{each.expectation}")
         ]
 
     async def history(self, episode_id: str) -> bytes:
@@ -540,7 +556,7 @@ class RunningApp:
         """Start a node, and wait until it hears what is published."""
         name = f"node-{next(self._nodes)}"
         ports = mortal(self.ports, partial(self._moment, name))
-        self._node = Node(self._app, ports, name=name, clock=self._clock)
+        self._node = Node(self._app, ports, name=name, clock=self._clock, announces=False)
         context = self._outside.context()
         self._running = asyncio.create_task(self._node.run(), context=context)
         await self._settle()
@@ -663,6 +679,7 @@ async def run(
     tools: Mapping[str, Answer] | None = None,
     outputs: Mapping[str, Answer | OutputAdapter] | None = None,
     synthesizer: Answer | None = None,
+    episodes: Mapping[str, Answer] | None = None,
     allow: Sequence[str] = (),
     allow_io: Sequence[str] = (),
     start: datetime = DAY_ONE,
@@ -681,6 +698,9 @@ async def run(
         outputs: adapter → the reference that it returns, an exception, `in_turn(…)` or an adapter.
             Default: they deliver to nobody, and `deliveries` returns what they got.
         synthesizer: the answer to every prompt, such as a text, or a `FakeSynthesizer`.
+        episodes: `actor.expectation` → what stands in for the strategy of its episodes, such as
+            children: the value that the parent gets, a `ConvergeResult`, an exception or a
+            function of the payload. Default: they run.
         allow: names without stubs: patterns such as `disk.*`, `output.pager` and `synthesizer`.
         allow_io: what strategies may open themselves, outside of tools: patterns such as
             `file /etc/*`, `socket *`, `process git` and `database *`.
@@ -691,7 +711,13 @@ async def run(
         ValueError: a stub is for something that the app does not have.
         RuntimeError: the event loop is not one of asyncio's own.
     """
-    stubs = Stubs(tools=tools or {}, outputs=outputs or {}, synthesizer=synthesizer, allow=allow)
+    stubs = Stubs(
+        tools=tools or {},
+        outputs=outputs or {},
+        synthesizer=synthesizer,
+        allow=allow,
+        episodes=episodes,
+    )
     standing_in = stubbed(app, stubs)
     with quiet(), watching(standing_in), virtual_time() as selector:
         clock = VirtualClock(start, since_s=selector.now_s)

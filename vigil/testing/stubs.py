@@ -22,10 +22,12 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import UNSET
 
+from engine.app.actions import Retries
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.function_tool import CONTEXT, FunctionTool, ToolGroup
 from engine.app.outputs import OutputAdapter, OutputView, as_adapter
+from engine.app.strategy import ConvergeResult, Function, Strategy
 from engine.app.tools import (
     OF_THE_ENGINE,
     CallContext,
@@ -33,8 +35,12 @@ from engine.app.tools import (
     Synthesizer,
     Tool,
     ToolFailed,
+    retries_of,
 )
+from engine.errors import CallFailed
+from engine.functions.context import FunctionContext
 from streams.json import JsonObject
+from streams.model.triggers import Trigger
 
 SYNTHESIZER: Final = "synthesizer"
 """The name of all synthesizers."""
@@ -169,9 +175,11 @@ class Stubs:
         outputs: Mapping[str, Answer | OutputAdapter],
         synthesizer: Answer | None,
         allow: Sequence[str],
+        episodes: Mapping[str, Answer] | None = None,
     ) -> None:
         """Answer with these; `allow`: patterns of the names of what may be real."""
         self._tools, self._allow = tools, allow
+        self._episodes = episodes or {}
         self._outputs, self.synthesizer = outputs, synthesizer
         self.calls: list[Call] = []
         """All calls of tools and synthesizers, in order."""
@@ -242,6 +250,26 @@ class Stubs:
             self.adapters[name] = made
         return made
 
+    def is_stubbed(self, name: str) -> bool:
+        """Return whether something stands in for the strategy of `actor.expectation`."""
+        return any(fnmatchcase(name, pattern) for pattern in self._episodes)
+
+    def strategy(self, name: str, real: Function | Strategy[Any]) -> Function | Strategy[Any]:
+        """Return what runs the episodes of the expectation `name`, an `actor.expectation`."""
+        pattern = next((each for each in self._episodes if fnmatchcase(name, each)), None)
+        if pattern is None:
+            return real
+        answer = self._episodes[pattern]
+
+        async def stub(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
+            try:
+                said = await self._told(name, answer, ctx.episode_id, trigger.payload)
+            except ToolFailed as failed:
+                raise CallFailed(failed.error_class, failed.detail) from failed
+            return said if isinstance(said, ConvergeResult) else ConvergeResult(result=said)
+
+        return Function(stub)
+
     def check(self, app: App) -> None:
         """Raise `ValueError` if a stub is for something that `app` has not."""
         capabilities = {*app.tools, *(name for each in app.actors.values() for name in each.tools)}
@@ -253,6 +281,11 @@ class Stubs:
                 # guard: stub-told-app-tools
                 known = ", ".join(sorted(capabilities - OF_THE_ENGINE)) or "none"
                 raise ValueError(f"tools: the app has no tool {name!r}; it has {known}")
+        runs = [f"{id_}.{name}" for id_, each in app.actors.items() for name in each.expectations]
+        for name in self._episodes:
+            if not any(fnmatchcase(each, name) for each in runs):
+                told = ", ".join(sorted(runs)) or "none"
+                raise ValueError(f"episodes: the app has no expectation {name!r}; it has {told}")
         for name in self._outputs:
             if name not in app.outputs:
                 known = ", ".join(sorted(app.outputs)) or "none"
@@ -291,6 +324,17 @@ class StubbedSynthesizer:
     real: Synthesizer | None
     stubs: Stubs
 
+    @property
+    def retries(self) -> Retries | None:
+        """Return those of the real one."""
+        return retries_of(self.real)  # guard: stub-has-retries-of-real
+
+    @property
+    def estimate_tokens(self) -> Callable[[object, object], int] | None:
+        """Return that of the real one."""
+        found: Callable[[object, object], int] | None = getattr(self.real, "estimate_tokens", None)
+        return found
+
     async def __call__(self, prompt: object, transient: JsonObject, ctx: CallContext) -> object:
         """Return or raise what the test says."""
         return await self.stubs.synthesize(self.real, prompt, transient, ctx)
@@ -317,7 +361,11 @@ def stubbed(app: App, stubs: Stubs) -> App:
 def _actor(actor: Actor, stubs: Stubs) -> Actor:
     made = copy(actor)
     expectations = {
-        name: replace(each, synthesizer=_synthesizer(each.synthesizer, stubs))
+        name: replace(
+            each,
+            synthesizer=_synthesizer(each.synthesizer, stubs),
+            strategy=stubs.strategy(f"{actor.id}.{name}", each.strategy),
+        )
         for name, each in actor.expectations.items()
     }
     changed = {

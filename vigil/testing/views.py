@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.children.rules import parent_of
 from engine.episodes.episode import Status, fold
 from engine.findings.store import newest_event
 from engine.operations.decide_request import TargetKind
@@ -133,6 +134,8 @@ class EpisodeSnapshot:
     ended_at: datetime | None
     waits: tuple[Waiting, ...]
     """The wait that is open, if there is one."""
+    parent: str
+    """The episode that has started it and waits for its end; empty: none."""
 
     @property
     def is_over(self) -> bool:
@@ -230,6 +233,7 @@ def episode_of(records: Sequence[Recorded], objects: MemoryObjects) -> EpisodeSn
         opened_at=records[0].commit.at,
         ended_at=records[-1].commit.at if end else None,
         waits=_waits(records) if episode.status is Status.BLOCKED else (),
+        parent=parent.parent_id if (parent := parent_of(opened)) is not None else "",
     )
 
 

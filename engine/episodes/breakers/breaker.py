@@ -47,6 +47,8 @@ class BreakerState(msgspec.Struct, frozen=True, kw_only=True):
     as nothing has failed since.
     """
     probe_since: Moment | None = None
+    reset: str = ""
+    """The newest order of people to close it that was carried out, by the id of its commit."""
 
 
 CLOSED: Final = BreakerState()
@@ -110,12 +112,12 @@ def _record_closed(
 ) -> BreakerState:
     match outcome:
         case "succeeded":
-            return CLOSED if state.failures else state
+            return BreakerState(reset=state.reset) if state.failures else state
         case "failed" if episode_id not in state.failures:
             failures = (*state.failures, episode_id)
             if len(failures) < breaker.threshold:
-                return BreakerState(failures=failures)
-            return _opened(failures, breaker, now)
+                return BreakerState(failures=failures, reset=state.reset)
+            return _opened(state, failures, breaker, now)
         case _:
             return state
 
@@ -125,9 +127,9 @@ def _record_probe(
 ) -> BreakerState:
     match outcome:
         case "succeeded":
-            return BreakerState(probe=state.probe)
+            return BreakerState(probe=state.probe, reset=state.reset)
         case "failed":
-            return _opened((*state.failures, state.probe), breaker, now)
+            return _opened(state, (*state.failures, state.probe), breaker, now)
         case "canceled":
             return msgspec.structs.replace(state, probe="", probe_since=None)
 
@@ -163,9 +165,18 @@ def stands_outside(opened: EpisodeOpened) -> bool:
     return opened.mode is Mode.DRY_RUN or isinstance(opened.trigger, ManualTrigger)
 
 
-def _opened(failures: tuple[str, ...], breaker: Breaker, now: datetime) -> BreakerState:
+def reset(state: BreakerState, *, order: str) -> BreakerState:
+    """Return the state once the newest order to close it is carried out; the same if it was."""
+    # guard: breaker-reset-once
+    return state if state.reset == order else BreakerState(reset=order)
+
+
+def _opened(
+    state: BreakerState, failures: tuple[str, ...], breaker: Breaker, now: datetime
+) -> BreakerState:
     kept = failures[-breaker.threshold :]
-    return BreakerState(status="open", failures=kept, opened_at=now)
+    # guard: breaker-keeps-its-resets
+    return BreakerState(status="open", failures=kept, opened_at=now, reset=state.reset)
 
 
 def transition(before: BreakerState, after: BreakerState) -> Change | None:

@@ -18,12 +18,11 @@ from engine import telemetry
 from engine.app.actor import Actor, Expectation
 from engine.app.checks import Breaker
 from engine.episodes import events as episode_events
+from engine.episodes.attempt import Attempt, RunningEpisodes
 from engine.episodes.breakers import breaker
 from engine.episodes.breakers.breaker import CLOSED, BreakerState, Change, Outcome
-from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.episodes.episode import CancelEpisode
 from engine.runtime.catalog import Catalog
-from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
 from engine.runtime.watch import follow
 from engine.validation import backoff_s, jittered_s
@@ -129,13 +128,13 @@ class Breakers:
             )
             await self._publisher.publish([public_events])
 
-    async def check(self, run: EpisodeRun) -> None:
-        """Cancel `run` if its breaker requires it. Register it before, or a change is missed."""
-        expectation = self._actor.expectations.get(run.opened.expectation_id)
+    async def check(self, attempt: Attempt) -> None:
+        """Cancel `attempt` if its breaker requires it; register it first, or a change is missed."""
+        expectation = self._actor.expectations.get(attempt.opened.expectation_id)
         if expectation is None or not _may_cancel(expectation):
             return
         seen = await self.read(expectation)
-        _cancel(run, expectation, seen.state)
+        _cancel(attempt, expectation, seen.state)
 
     async def turns_away(self, opened: EpisodeOpened) -> bool:
         """Return whether an episode that has not begun is for others: this node's breaker is open.
@@ -253,8 +252,8 @@ class Breakers:
             return CLOSED
 
     def _cancel_running(self, expectation: Expectation, state: BreakerState) -> None:
-        for run in self._running.of(self._actor.id, expectation.name):
-            _cancel(run, expectation, state)
+        for attempt in self._running.of(self._actor.id, expectation.name):
+            _cancel(attempt, expectation, state)
 
     def _report(self, change: Change, expectation: Expectation, state: BreakerState) -> None:
         labels = {"actor": self._actor.id, "expectation": expectation.name}
@@ -276,11 +275,11 @@ def _may_cancel(expectation: Expectation) -> bool:
     return expectation.breaker is not None and expectation.breaker.cancel_in_flight
 
 
-def _cancel(run: EpisodeRun, expectation: Expectation, state: BreakerState) -> None:
+def _cancel(attempt: Attempt, expectation: Expectation, state: BreakerState) -> None:
     rules = expectation.breaker
-    if rules is not None and breaker.cancels(state, rules, run.opened):
+    if rules is not None and breaker.cancels(state, rules, attempt.opened):
         detail = f"the circuit breaker of {expectation.name} is {state.status}"
-        run.cancel(CancelEpisode(error_class=breaker.TRIPPED, error_detail=detail))
+        attempt.cancel(CancelEpisode(error_class=breaker.TRIPPED, error_detail=detail))
 
 
 @dataclass(frozen=True)
@@ -310,12 +309,3 @@ class BreakerWatcher:
         # guard: nodes-watch-cancelling-breakers
         if first == BREAKERS and actor_id in self.breakers:
             await self.breakers[actor_id].look_again(expectation_id)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpisodeContext(ActorContext):
-    """One actor's context on one node, with what opens and ends its episodes."""
-
-    running: RunningEpisodes
-    """What the node runs now, of all of its actors."""
-    breakers: Breakers

@@ -16,7 +16,7 @@ from engine.episodes.open import without_payload
 from engine.episodes.overlap import places
 from engine.episodes.overlap.places import Places
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
-from streams.model.triggers import ManualTrigger, Overlap
+from streams.model.triggers import EpisodeTrigger, ManualTrigger, Overlap
 from streams.ports.timers import Timer
 
 OVERLAP: Final = "overlap"
@@ -87,6 +87,16 @@ def without_ended(hold: Hold | None, over: Collection[str]) -> Hold | None:
     return _hold_of(left, known) if left is not None else None
 
 
+def of_open(opened: Sequence[EpisodeOpened]) -> Hold | None:
+    """Return the hold of the episodes of one subject that are open, in order, if its key is lost.
+
+    Those may be slim, but for what they are `held_by`.
+    """
+    left = places.of_open([(each.episode_id, each.held_by) for each in opened])
+    known = {each.episode_id: slim(each) for each in opened}
+    return _hold_of(left, known) if left is not None else None
+
+
 def _named(hold: Hold | None) -> Sequence[EpisodeOpened]:
     if hold is None:
         return ()
@@ -115,7 +125,7 @@ def slim(opened: EpisodeOpened) -> EpisodeOpened:
 
 def is_asked_for(opened: EpisodeOpened) -> bool:
     """Return whether a person or program waits for the episode, and is to see what holds it."""
-    return isinstance(opened.trigger, ManualTrigger)
+    return isinstance(opened.trigger, ManualTrigger | EpisodeTrigger)  # guard: child-told-of-holder
 
 
 def in_words(opened: EpisodeOpened, held: SubjectHeld) -> str:

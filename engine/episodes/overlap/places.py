@@ -10,7 +10,7 @@ Episodes of an expectation have them, and instances of a workflow, each under a 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -76,6 +76,24 @@ def without_ended(places: Places | None, over: Collection[str]) -> Places | None
     if not places.next:
         return None
     return Places(holder=places.next, follows=places.holder, displaced=places.displaced)
+
+
+def of_open(opened: Sequence[tuple[str, str]]) -> Places | None:
+    """Return the places of those of one subject that are open, if their key is lost; None: none.
+
+    In the order of their openings, each with the one after whose end it was to start, or "". The
+    newest one has a place in any case: it was opened because it got one.
+    """
+    if not opened:
+        return None
+    after = dict(opened)
+    newest, held_by = opened[-1]
+    # guard: rebuilt-follower-waits
+    holder, next_ = (held_by, newest) if held_by in after else (newest, "")
+    others = tuple(each for each in after if each not in (holder, next_))
+    return Places(
+        holder=holder, next=next_, follows=after[holder], displaced=others[-DISPLACED_MAX:]
+    )
 
 
 def _displaced(places: Places) -> tuple[str, ...]:

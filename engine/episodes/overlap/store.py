@@ -19,7 +19,6 @@ from engine.episodes import open as opening
 from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.overlap import hold as rules
 from engine.episodes.overlap.hold import Hold, SubjectHeld, encoded, hold_in
-from engine.runtime.store import append_first
 from streams.clock import SKEW_S, Clock
 from streams.errors import Unavailable, UnreadableEvent
 from streams.key_changes import Change, change_key
@@ -29,8 +28,6 @@ from streams.model.events import EpisodeFinished, EpisodeOpened
 from streams.model.triggers import Overlap
 from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry
-from streams.ports.log import Commit
-from streams.tracing import traceparent
 
 UNOPENED_S: Final = 180
 """How long an episode that is not on its journal holds its subject, in seconds: far longer than its
@@ -134,14 +131,8 @@ class Holds:
 
     async def _end_unopened(self, opened: EpisodeOpened, why: str) -> bool:
         """End an episode that has no journal; return False if it has one by now."""
-        commit = Commit(
-            id=f"unopened.{opened.episode_id}",
-            at=self.clock.now(),
-            events=(opened, rules.unopened(why)),
-            trace=traceparent(),
-        )
-        subject = self.ports.stack.episode(opened.episode_id)
-        return await append_first(self.ports.log, subject, commit)
+        life = (opened, rules.unopened(why))
+        return await opening.end_unopened(self.ports, life, at=self.clock.now())
 
     async def _cancel(self, other: EpisodeOpened, *, by: EpisodeOpened) -> None:
         why = f"episode {by.episode_id} takes its place"

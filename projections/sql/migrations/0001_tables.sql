@@ -43,7 +43,9 @@ CREATE TABLE episodes (
     opened_by text,
     is_request boolean NOT NULL DEFAULT false,
     start_by timestamptz,
-    blocked_by text CHECK (blocked_by IN ('approval', 'wait', 'outputs')),
+    blocked_by text CHECK (
+        blocked_by IN ('approval', 'wait', 'outputs', 'nondeterministic_replay')
+    ),
     outputs jsonb,
     definition_revision bigint,
     metadata jsonb,
@@ -55,6 +57,8 @@ CREATE TABLE episodes (
     workflow_step_id text,
     workflow_step_no bigint,
     workflow_item bigint,
+    parent_id uuid,
+    parent_call text,
     forked_from uuid,
     forked_at_step bigint,
     forked_by text,
@@ -62,6 +66,8 @@ CREATE TABLE episodes (
     log_strategy text NOT NULL DEFAULT 'full_debug',
     service_level jsonb,
     level_outcome text,
+    would_raise jsonb,
+    would_send jsonb,
     PRIMARY KEY (stack, episode_id)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE episodes IS
@@ -78,7 +84,7 @@ COMMENT ON COLUMN episodes.spec_rev IS
 COMMENT ON COLUMN episodes.generation IS
     '0 for the first episode of a cause, and 1 more each time a person requeues it.';
 COMMENT ON COLUMN episodes.trigger_type IS
-    'What triggered it: event, schedule, manual or workflow.';
+    'What triggered it: event, schedule, manual, workflow or episode.';
 COMMENT ON COLUMN episodes.trigger_ref IS
     'The trigger in full; payload (of a workflow: input) is the payload of the event.';
 COMMENT ON COLUMN episodes.subject_kind IS
@@ -112,7 +118,7 @@ COMMENT ON COLUMN episodes.is_request IS
 COMMENT ON COLUMN episodes.start_by IS
     'If no node has started it by then, it is canceled as expired. NULL: no deadline.';
 COMMENT ON COLUMN episodes.blocked_by IS
-    'What it waits for while it is blocked: approval (people), wait (an event from another system) or outputs (a later delivery or approval of its own outputs).';
+    'What it waits for while it is blocked: approval (people), wait (an event from another system), outputs (a later delivery or approval of its own outputs) or nondeterministic_replay (other code: that of its node takes another way than the recorded one).';
 COMMENT ON COLUMN episodes.outputs IS
     'The results of its outputs: for each its output_key, its outcome (delivered, failed, rejected, canceled, duplicate of another episode''s, dry_run) and an error_class. NULL: there is no result yet.';
 COMMENT ON COLUMN episodes.definition_revision IS
@@ -130,6 +136,10 @@ COMMENT ON COLUMN episodes.workflow_step_id IS 'The name of that step. NULL: it 
 COMMENT ON COLUMN episodes.workflow_step_no IS
     'How many steps lie before that step, on the longest way to it. NULL: it is no step.';
 COMMENT ON COLUMN episodes.workflow_item IS 'Which item of that step, from 0. NULL: it is no step.';
+COMMENT ON COLUMN episodes.parent_id IS
+    'The episode that started it and waits for its end. NULL: none does.';
+COMMENT ON COLUMN episodes.parent_call IS
+    'The path of the call in that episode''s function, such as 4.2.1. NULL: it has no parent.';
 COMMENT ON COLUMN episodes.forked_from IS
     'The episode whose past it began with. NULL: it is no fork.';
 COMMENT ON COLUMN episodes.forked_at_step IS 'The last step that both have. NULL: it is no fork.';
@@ -141,6 +151,10 @@ COMMENT ON COLUMN episodes.service_level IS
     'What its expectation promised when it was opened: start_s, end_s, success, window. NULL: nothing.';
 COMMENT ON COLUMN episodes.level_outcome IS
     'Whether that was kept: met, or what was broken first: late_start, failed, late_end. NULL: it does not count, or has not ended.';
+COMMENT ON COLUMN episodes.would_raise IS
+    'The findings that it would have raised, updated or cleared, if it is a dry run that keeps none. NULL: none.';
+COMMENT ON COLUMN episodes.would_send IS
+    'The outputs that it would have sent with its conclusion, if it is a dry run. NULL: none.';
 
 -- For lists: `sql/list_episodes.sql`. Without journal_seq, or no update would be in place.
 CREATE INDEX episodes_by_start ON episodes (stack, started_at DESC, queued_at DESC);
@@ -151,7 +165,8 @@ CREATE INDEX episodes_by_subject ON episodes USING hash (subject_id);
 CREATE INDEX episodes_requested ON episodes (stack, queued_at DESC) WHERE is_request;
 -- The few that wait for somebody, among however many there are.
 CREATE INDEX episodes_asking ON episodes (stack, episode_id)
-    WHERE blocked_by IN ('approval', 'wait');
+    WHERE blocked_by IN ('approval', 'wait', 'nondeterministic_replay');
+CREATE INDEX episodes_by_parent ON episodes (stack, parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX episodes_forked ON episodes (stack, forked_from) WHERE forked_from IS NOT NULL;
 CREATE INDEX episodes_by_level ON episodes
     (stack, actor_id, expectation_id, finished_at DESC, episode_id)
@@ -201,6 +216,9 @@ CREATE TABLE episode_steps (
     model text,
     result_size_bytes bigint,
     result_digest text,
+    is_override boolean NOT NULL DEFAULT false,
+    input_tokens bigint,
+    output_tokens bigint,
     PRIMARY KEY (stack, episode_id, step_no)
 );
 COMMENT ON TABLE episode_steps IS 'The steps of episodes.';
@@ -227,13 +245,20 @@ COMMENT ON COLUMN episode_steps.result IS
     'Its result as far as people may see it. NULL: there is none, or they may not.';
 COMMENT ON COLUMN episode_steps.error_class IS 'Why it failed: a stable class.';
 COMMENT ON COLUMN episode_steps.error_detail IS 'Why it failed, in words.';
-COMMENT ON COLUMN episode_steps.cost_tokens IS 'Model tokens it used.';
+COMMENT ON COLUMN episode_steps.cost_tokens IS
+    'Model tokens it used, input and output together; as the budget counts them.';
+COMMENT ON COLUMN episode_steps.input_tokens IS
+    'Those of the input. NULL: none, or not reported; then cost_tokens is an estimate, or of a child.';
+COMMENT ON COLUMN episode_steps.output_tokens IS
+    'Those of the output. NULL: none, or not reported; then cost_tokens is an estimate, or of a child.';
 COMMENT ON COLUMN episode_steps.cost_ms IS 'Its duration, in milliseconds.';
 COMMENT ON COLUMN episode_steps.model IS 'The model that answered.';
 COMMENT ON COLUMN episode_steps.result_size_bytes IS
     'Size of a large result, which the object store has, as JSON. NULL: the result is not large.';
 COMMENT ON COLUMN episode_steps.result_digest IS
     'SHA-256 of a large result, in hex: its name in the object store. NULL: the result is not large, or people may not see all of it.';
+COMMENT ON COLUMN episode_steps.is_override IS
+    'Whether an override of a dry run stands for its result, or its failure.';
 
 
 CREATE TABLE episode_checkpoints (
@@ -269,7 +294,7 @@ CREATE TABLE episode_blocks (
     episode_id uuid NOT NULL,
     step_no bigint NOT NULL,
     journal_seq bigint NOT NULL,
-    reason text NOT NULL CHECK (reason IN ('approval', 'wait')),
+    reason text NOT NULL CHECK (reason IN ('approval', 'wait', 'nondeterministic_replay')),
     plan jsonb,
     plan_hash text,
     summary text,
@@ -280,7 +305,7 @@ CREATE TABLE episode_blocks (
     on_expiry text,
     remind_every_s double precision,
     resolution text CHECK (
-        resolution IN ('approved', 'denied', 'resolved', 'expired', 'superseded')
+        resolution IN ('approved', 'denied', 'resolved', 'expired', 'superseded', 'retried')
     ),
     resolved_by text,
     resolved_reason text,
@@ -296,24 +321,27 @@ COMMENT ON TABLE episode_blocks IS
     'What episodes waited for: requests for approval, and events from other systems.';
 COMMENT ON COLUMN episode_blocks.stack IS 'The stack that it belongs to.';
 COMMENT ON COLUMN episode_blocks.episode_id IS 'The episode that waited.';
-COMMENT ON COLUMN episode_blocks.step_no IS 'The step whose result is the answer.';
+COMMENT ON COLUMN episode_blocks.step_no IS
+    'The step whose result is the answer; the next one if it waits for other code.';
 COMMENT ON COLUMN episode_blocks.journal_seq IS
     'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
 COMMENT ON COLUMN episode_blocks.reason IS
-    'approval (a request to people) or wait (for an event from another system).';
+    'approval (a request to people), wait (for an event from another system) or nondeterministic_replay (it waits for other code).';
 COMMENT ON COLUMN episode_blocks.plan IS 'What people were asked to approve.';
 COMMENT ON COLUMN episode_blocks.plan_hash IS
     'SHA-256 of the plan, in hex; a decision names it. NULL for a wait.';
-COMMENT ON COLUMN episode_blocks.summary IS 'The plan in one sentence.';
+COMMENT ON COLUMN episode_blocks.summary IS
+    'The plan in one sentence; or how the replay differs, of an episode that waits for other code.';
 COMMENT ON COLUMN episode_blocks.approvers IS 'Who may decide; empty: anybody.';
-COMMENT ON COLUMN episode_blocks.ref IS 'The reference that is waited for. NULL for an approval.';
+COMMENT ON COLUMN episode_blocks.ref IS
+    'The reference that is waited for. NULL for an approval, or if it waits for other code.';
 COMMENT ON COLUMN episode_blocks.blocked_at IS 'When it started waiting.';
 COMMENT ON COLUMN episode_blocks.expires_at IS 'Until when it can be answered. NULL: no limit.';
 COMMENT ON COLUMN episode_blocks.on_expiry IS
     'What happens if nobody answers in time: deny, approve, continue or fail.';
 COMMENT ON COLUMN episode_blocks.remind_every_s IS 'Seconds between two reminders. NULL: none.';
 COMMENT ON COLUMN episode_blocks.resolution IS
-    'How it ended: approved, denied, resolved (the event has come), expired, or superseded (approved for an older episode with an equal request, which acts). NULL: it still waits.';
+    'How it ended: approved, denied, resolved (the event has come), expired, superseded (approved for an older episode with an equal request, which acts), or retried (other code is there). NULL: it still waits.';
 COMMENT ON COLUMN episode_blocks.resolved_by IS 'Who answered. NULL: nobody.';
 COMMENT ON COLUMN episode_blocks.resolved_reason IS 'Why, in words.';
 COMMENT ON COLUMN episode_blocks.decision_id IS 'Id of the request that made the decision.';
@@ -1040,12 +1068,14 @@ COMMENT ON COLUMN output_events.delivered_ref IS 'The receiver''s reference for 
 -- The log of an episode: all that it did, in order; and as a text for people, as much of it as its
 -- log strategy lets them see.
 
-CREATE FUNCTION last_line(value text)
+CREATE FUNCTION cause_line(value text)
 RETURNS text
 LANGUAGE sql IMMUTABLE
-RETURN regexp_replace(rtrim(value, E' \n'), '^.*\n', '');
-COMMENT ON FUNCTION last_line(text) IS
-    'The last line of a text: the cause, where it is a traceback.';
+RETURN split_part(
+    ltrim(regexp_replace(value, '^(.*\n)?  File [^\n]*\n(  [^\n]*\n)*', ''), E' \n'), E'\n', 1
+);
+COMMENT ON FUNCTION cause_line(text) IS
+    'The first line of a text or, where it is a traceback, of what was raised last.';
 
 CREATE VIEW episode_timeline AS
 WITH happened AS (
@@ -1062,6 +1092,9 @@ WITH happened AS (
                 WHEN 'event' THEN 'event ' || (trigger_ref ->> 'event_type')
                 WHEN 'schedule' THEN 'schedule ' || (trigger_ref ->> 'schedule')
                 WHEN 'workflow' THEN format('step %s of workflow %s', workflow_step_id, workflow_id)
+                WHEN 'episode' THEN format(
+                    'call %s of episode %s', trigger_ref ->> 'call', trigger_ref ->> 'parent_id'
+                )
                 ELSE concat_ws(
                     ': ', trigger_ref ->> 'requested_by', nullif(trigger_ref ->> 'reason', '')
                 )
@@ -1099,15 +1132,17 @@ WITH happened AS (
     SELECT
         stack, episode_id, created_at, 2, step_no * 3, kind, step_no, tool_name,
         concat_ws(
-            ': ', concat_ws(' ', kind, tool_name),
+            ': ', concat_ws(' ', kind, tool_name, CASE WHEN is_override THEN '(override)' END),
             CASE state WHEN 'announced' THEN 'begun, and its outcome is not recorded' END,
-            error_class, last_line(error_detail)
+            error_class, cause_line(error_detail)
         ),
         NULL, NULL, cost_ms, error_class, error_detail,
         jsonb_strip_nulls(jsonb_build_object(
             'args', args_redacted, 'result', result, 'result_size_bytes', result_size_bytes,
             'result_digest', result_digest, 'model', model,
-            'tokens', nullif(cost_tokens, 0), 'idempotency_key', side_effect_key
+            'tokens', nullif(cost_tokens, 0), 'input_tokens', input_tokens,
+            'output_tokens', output_tokens, 'idempotency_key', side_effect_key,
+            'override', CASE WHEN is_override THEN true END
         )),
         journal_seq
     FROM episode_steps AS step
@@ -1116,6 +1151,7 @@ WITH happened AS (
         SELECT FROM episode_blocks AS block
         WHERE (block.stack, block.episode_id, block.step_no)
             = (step.stack, step.episode_id, step.step_no)
+            AND block.reason <> 'nondeterministic_replay'
     )
     UNION ALL
     SELECT
@@ -1124,7 +1160,9 @@ WITH happened AS (
         step_no, ref,
         CASE
             WHEN reason = 'approval' THEN concat_ws(': ', 'asks for approval', summary)
+            WHEN reason = 'nondeterministic_replay' THEN 'waits for other code: ' || summary
             WHEN ref <> '' THEN 'waits for ' || ref  -- guard: sleep-told-as-sleep
+            WHEN expires_at IS NULL THEN 'waits for its children'
             ELSE 'sleeps until ' || to_char(
                 expires_at AT TIME ZONE 'UTC',
                 CASE
@@ -1148,8 +1186,9 @@ WITH happened AS (
         CASE block.reason WHEN 'approval' THEN 'approval_resolved' ELSE 'wait_resolved' END,
         block.step_no, block.ref,
         CASE
-            WHEN block.reason = 'wait' AND block.ref = '' AND block.resolution = 'expired'
+            WHEN block.reason = 'wait' AND block.ref = ''
             THEN 'goes on'
+            WHEN block.resolution = 'retried' THEN 'other code is there'
             ELSE concat_ws(
                 ': ',
                 concat_ws(' by ', concat_ws(' ', block.ref, block.resolution), block.resolved_by),
@@ -1185,7 +1224,7 @@ WITH happened AS (
                 ' ', event.kind, event.output_key, 'as ' || event.delivered_ref,
                 'by ' || event.person
             ),
-            event.error_class, last_line(event.error_detail), event.reason
+            event.error_class, cause_line(event.error_detail), event.reason
         ),
         event.person, event.node, NULL, event.error_class, event.error_detail,
         jsonb_strip_nulls(jsonb_build_object(
@@ -1198,8 +1237,32 @@ WITH happened AS (
     WHERE output.episode_id IS NOT NULL
     UNION ALL
     SELECT
+        stack, episode_id, coalesce(finished_at, started_at), 3, number, 'would_raise', NULL,
+        intent ->> 'finding_key',
+        concat_ws(
+            ': ',
+            format(
+                'would have %s %s',
+                CASE intent ->> 'do'
+                    WHEN 'raise' THEN 'raised' WHEN 'update' THEN 'updated' ELSE 'cleared'
+                END,
+                concat_ws(' ', intent ->> 'finding_key', '(' || (intent ->> 'severity') || ')')
+            ),
+            coalesce(intent ->> 'summary', intent ->> 'reason')
+        ),
+        NULL, NULL, NULL, NULL, NULL, intent, journal_seq
+    FROM episodes, jsonb_array_elements(would_raise) WITH ORDINALITY AS left_out (intent, number)
+    UNION ALL
+    SELECT
+        stack, episode_id, coalesce(finished_at, started_at), 3, 1000000 + number, 'would_send',
+        NULL, intent ->> 'adapter',
+        concat_ws(': ', 'would have sent ' || (intent ->> 'adapter'), intent ->> 'summary'),
+        NULL, NULL, NULL, NULL, NULL, intent, journal_seq
+    FROM episodes, jsonb_array_elements(would_send) WITH ORDINALITY AS left_out (intent, number)
+    UNION ALL
+    SELECT
         stack, episode_id, finished_at, 4, 0, 'episode_finished', NULL, NULL,
-        concat_ws(': ', status, error_class, last_line(error_detail), summary),
+        concat_ws(': ', status, error_class, cause_line(error_detail), summary),
         NULL, node, wall_used_ms, error_class, error_detail,
         jsonb_strip_nulls(jsonb_build_object(
             'status', status, 'classification', classification, 'confidence', confidence,
@@ -1225,7 +1288,7 @@ COMMENT ON COLUMN episode_timeline.position IS
     'Its place in the order of time, from 1. It may grow while the tables catch up.';
 COMMENT ON COLUMN episode_timeline.at IS 'When it happened, by the clock of the node.';
 COMMENT ON COLUMN episode_timeline.kind IS
-    'episode_opened, episode_started, episode_finished; the kind of a step, such as tool_call; approval_requested, approval_resolved, wait_started, wait_resolved; or the kind of a change of a finding or an output.';
+    'episode_opened, episode_started, episode_finished; the kind of a step, such as tool_call; approval_requested, approval_resolved, wait_started, wait_resolved; would_raise, would_send of a dry run; or the kind of a change of a finding or an output.';
 COMMENT ON COLUMN episode_timeline.step_no IS
     'The step that it is, or that its answer is. NULL: it is about none.';
 COMMENT ON COLUMN episode_timeline.name IS
@@ -1263,7 +1326,7 @@ SELECT
     stack, episode_id, log_strategy, 'markdown' AS format,
     CASE log_strategy
         WHEN 'summary_only'
-        THEN concat_ws(': ', status, error_class, last_line(error_detail), summary)
+        THEN concat_ws(': ', status, error_class, cause_line(error_detail), summary)
         ELSE (
             SELECT string_agg(
                 log_line(
@@ -1622,6 +1685,50 @@ COMMENT ON COLUMN definition_history.person IS 'Who did it.';
 COMMENT ON COLUMN definition_history.reason IS 'Why, in words.';
 
 
+-- What people order of a running stack.
+
+CREATE TABLE orders (
+    stack text NOT NULL,
+    order_key text NOT NULL,
+    journal_seq bigint NOT NULL,
+    event_no bigint NOT NULL,
+    change text NOT NULL CHECK (change IN (
+        'mode_set', 'mode_unset', 'actor_paused', 'actor_resumed', 'breaker_reset', 'layout_set'
+    )),
+    node text,
+    actor_id text,
+    expectation_id text,
+    mode text CHECK (mode IN ('full', 'trigger_only', 'disabled')),
+    partitions bigint,
+    at timestamptz NOT NULL,
+    person text NOT NULL,
+    reason text,
+    PRIMARY KEY (stack, order_key, journal_seq, event_no)
+);
+CREATE INDEX orders_latest ON orders (stack, at DESC);
+COMMENT ON TABLE orders IS
+    'What people ordered of a running stack, in order: modes, pauses, resets of circuit breakers, layouts.';
+COMMENT ON COLUMN orders.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN orders.order_key IS
+    'What it is about: mode.NODE, pause.ACTOR, breaker.ACTOR.EXPECTATION or layout.';
+COMMENT ON COLUMN orders.journal_seq IS
+    'Sequence of its commit, in the state or in its partition of it.';
+COMMENT ON COLUMN orders.event_no IS 'Position within that commit, from 0.';
+COMMENT ON COLUMN orders.change IS
+    'mode_set, mode_unset, actor_paused, actor_resumed, breaker_reset or layout_set.';
+COMMENT ON COLUMN orders.node IS 'The node that it is about. NULL: none.';
+COMMENT ON COLUMN orders.actor_id IS
+    'The actor that it is about. NULL: none, or every actor of the node.';
+COMMENT ON COLUMN orders.expectation_id IS
+    'The expectation whose circuit breaker was reset. NULL: none was.';
+COMMENT ON COLUMN orders.mode IS 'The mode of the node from then on. NULL: none was set.';
+COMMENT ON COLUMN orders.partitions IS
+    'The number of partitions from then on. NULL: it is not about the layout.';
+COMMENT ON COLUMN orders.at IS 'When it was given.';
+COMMENT ON COLUMN orders.person IS 'Who gave it.';
+COMMENT ON COLUMN orders.reason IS 'Why, in words.';
+
+
 -- The inbox: what waits for people, or for word from outside.
 
 CREATE TABLE dead_letters (
@@ -1799,6 +1906,8 @@ FROM (
         block.blocked_at AS since, block.expires_at,
         CASE block.reason
             WHEN 'wait' THEN 'vigil episodes resolve ' || shell_word(block.ref)
+            WHEN 'nondeterministic_replay'
+                THEN format('vigil episodes show %s', block.episode_id)
             ELSE format('vigil episodes approve %s', block.episode_id)
         END AS what_to_do,
         block.journal_seq, block.request, episode.subject_kind, episode.subject_id,
@@ -1806,7 +1915,8 @@ FROM (
     FROM episodes AS episode
     JOIN episode_blocks AS block USING (stack, episode_id)
     -- guard: ended-request-waits-for-nobody
-    WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL
+    WHERE episode.blocked_by IN ('approval', 'wait', 'nondeterministic_replay') AND
+        block.resolution IS NULL
     WINDOW equal AS (
         PARTITION BY block.stack, block.request
         ORDER BY block.blocked_at, block.episode_id

@@ -49,6 +49,7 @@ class Link:
         self.misses_stream = asyncio.Event()
         """Set whenever a server has no stream, or another one, of a name that was asked for."""
         self._supervisor: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         """Connect for the first time.
@@ -70,6 +71,7 @@ class Link:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_closed = True
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
@@ -157,7 +159,9 @@ class Link:
             await self.clock.sleep(RECONNECT_S)
 
     async def _supervise(self, session: Session) -> None:
-        while True:
+        # A cancellation may be lost as one is connecting: `asyncio.wait_for` of Python 3.11 returns
+        # or raises what it waited for instead, if that ends in the same turn of the loop.
+        while not self._is_closed:
             await session.ended.wait()
             others = neighbours(self._servers[0], session.servers)  # guard: neighbours-know-us
             session = self._take(await self._open_next([*self._servers, *others]))
@@ -166,7 +170,9 @@ class Link:
         while True:
             try:
                 return await open_session(servers, self.settings)
-            except Unavailable:
+            except Unavailable as error:
+                if self._is_closed:  # guard: closed-link-opens-none
+                    raise asyncio.CancelledError from error
                 await self.clock.sleep(RECONNECT_S)
 
     def _take(self, session: Session) -> Session:

@@ -16,7 +16,8 @@ class GroupSettings:
 
     least: int = 16
     """Fewest messages of a batch, which is what one costs the server in messages alone that it
-    syncs (ADR 0019). With 0, and `is_fixed`, each message goes in a batch, be it the only one."""
+    syncs (`docs/performance.md`). With 0, and `is_fixed`, each message goes in a batch, be it the
+    only one."""
     most: int = 256
     """Most messages of a batch; 1 stores each alone. The server's own limit is 1,000."""
     is_fixed: bool = False

@@ -58,7 +58,7 @@ class JetStreamFencedWriter:
         return None
 
     def _write(self, event: Publication) -> Write:
-        more = event_headers(id=event.id, hops=event.hops, trace=event.trace)
+        more = event_headers(id=event.id, hops=event.hops, trace=event.trace, follows=event.follows)
         subject = self._stack.event(event.name)
         # guard: fenced-event-names-fence
         return Write(subject, event.data, {**more, **self._guard}, key=event.id)

@@ -32,7 +32,15 @@ from streams.jetstream.messages.publish import WrongSequence
 from streams.jetstream.ports.follow import Tails
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
 from streams.json import UNDECODABLE
-from streams.ports.leases import RECLAIM_MAX, Claim, ClaimChange, ClaimWatch, Lease, error_shown
+from streams.ports.leases import (
+    CUT_SHORT_S,
+    RECLAIM_MAX,
+    Claim,
+    ClaimChange,
+    ClaimWatch,
+    Lease,
+    error_shown,
+)
 from streams.subjects import Stack
 
 ATTEMPTS_MAX: Final = 4
@@ -144,6 +152,19 @@ class JetStreamLeases:
                     lapses.append(_change(self._keys.key_of(message), message, at=at))
         return lapses
 
+    async def cut_short(self, *, holder: str) -> Sequence[str]:
+        """See `Leases.cut_short`."""
+        life = {headers.TTL: f"{round(CUT_SHORT_S * 1000)}ms"}
+        async with aclosing(self._keys.every()) as messages:
+            found = [each async for each in messages if _holder(each) == holder]
+        cut: list[str] = []
+        for message in found:
+            key = self._keys.key_of(message)
+            with suppress(WrongSequence):
+                await self._keys.write(key, message.data, more=life, expected=message.seq)
+                cut.append(key)
+        return cut
+
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
         """See `Leases.watch`."""
         return self._keys.reader(
@@ -246,6 +267,11 @@ def _error(given: Headers) -> str:
         return _error_decoder.decode(told)
     except UNDECODABLE:
         return told
+
+
+def _holder(message: KeyMessage) -> str:
+    claim = None if is_gone(message) else _claim(message.data)
+    return claim.owner_node if claim is not None else ""
 
 
 def _is_claim_of(found: KeyMessage, lease: Lease) -> bool:

@@ -27,7 +27,7 @@ from streams.jetstream.messages import stored
 from streams.jetstream.messages.grouping import Groups, store_checked
 from streams.jetstream.messages.publish import Write
 from streams.jetstream.ports.follow import OrderedReader, Tails
-from streams.layout import Stream
+from streams.layout import Kind, Stream
 from streams.ports.log import START, Commit, Follower, Recorded
 from streams.subjects import Stack
 from streams.wire import codec
@@ -85,6 +85,17 @@ class JetStreamLog:
         reads = (stored.newest(self._link, name, each) for name, each in by_stream.items())
         found = [message for messages in await asyncio.gather(*reads) for message in messages]
         return {message.subject: parse_commit(message) for message in found}
+
+    async def subjects(self, kind: Kind) -> Sequence[str]:
+        """See `EventLog.subjects`."""
+        stack, holder = self._stack, self._stack.holder_of(kind)
+        counted = [
+            await stored.counts(
+                self._link, stack.stream(holder, each), stack.aggregates(kind, each)
+            )
+            for each in stack.partitions_of(holder)
+        ]
+        return sorted(subject for counts in counted for subject in counts)
 
     async def at(
         self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0

@@ -30,14 +30,15 @@ from streams.jetstream.ports.configs import (
     shapes,
 )
 from streams.jetstream.setup import setup
-from streams.jetstream.setup.past import marks_of, notes_of, positions_of
+from streams.jetstream.setup.past import lacks_positions, marks_of, notes_of, positions_of
 from streams.jetstream.setup.states import JetStreamStates
-from streams.keys import LOST, STREAMS, published_key
+from streams.keys import LOST, STREAMS, lost_key, published_key
 from streams.layout import PARTITIONED
 from streams.model.losses import (
     GATES,
     Consent,
     KnownPast,
+    Lack,
     Loss,
     LossMark,
     Notes,
@@ -94,7 +95,9 @@ async def accept_losses(
     async with Link(url, settings or LinkSettings()) as link:
         stack, losses = found.stack, {each.part: each for each in found.losses}
         positions = await positions_of(link, stack)
-        for ours in (registry(stack, link.settings), *shapes(stack, link.settings)):
+        await setup.ensure(link, registry(stack, link.settings))
+        await _mark(link, stack, found, consent)
+        for ours in shapes(stack, link.settings):
             await setup.ensure(link, ours)
         states = await _states(link, stack)
         now = {
@@ -104,7 +107,7 @@ async def accept_losses(
             for part, loss in losses.items()
         }
         await resume_rows([*now.values()])
-        await _set_positions(link, stack, positions, states, now)
+        await _set_positions(link, stack, positions, now)
         agreed = {part: accepted(loss, states[part], consent) for part, loss in now.items()}
         await _write(link, stack, {**begun(states), **found.notes, **agreed})
 
@@ -141,6 +144,9 @@ async def _find(link: Link, stack: Stack, known: Mapping[str, int]) -> FoundLoss
         # guard: loss-catch-up-not-asked
         if loss is not None and (part in marked or not may_catch_up(loss, state)):
             losses.append(loss)
+    # guard: loss-missing-position-found
+    if GATES not in {each.part for each in losses} and await lacks_positions(link, stack):
+        losses.append(Loss(part=GATES, lack=Lack.FORGOTTEN))
     return FoundLosses(stack, losses, marks, notes)
 
 
@@ -168,23 +174,27 @@ async def _set_positions(
     link: Link,
     stack: Stack,
     positions: Mapping[str, int],
-    states: Mapping[str, StreamState],
     losses: Mapping[str, Loss],
 ) -> None:
-    """Set the positions of the reactors.
-
-    Without the gates nobody knows any more what was published: not from the beginning again.
-    """
+    """Set the positions of the reactors; without the gates, those follow from what is published."""
+    if GATES in losses:  # guard: loss-gates-publish-nothing
+        return
     gates = JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S)
     for part in positions:
         loss = losses.get(part)
         if loss is not None:
-            seq = loss.resumed(positions[part])
-        elif GATES in losses:  # guard: loss-gates-publish-nothing
-            seq = states[part].last_seq
-        else:
-            continue
-        await gates.put(published_key(part), str(seq).encode())
+            seq = str(loss.resumed(positions[part]))
+            await gates.put(published_key(part), seq.encode())
+
+
+async def _mark(link: Link, stack: Stack, found: FoundLosses, consent: Consent) -> None:
+    """Mark what nobody has marked, so that an interruption leaves nothing forgotten."""
+    marked = {each.loss.part for each in found.marks}
+    registry_ = JetStreamBucket(link, stack.registry_bucket(), marker_s=None)
+    for loss in found.losses:
+        if loss.part not in marked:  # guard: loss-marked-until-accepted
+            mark = LossMark(loss=loss, by=consent.by, at=consent.at)
+            await registry_.put(lost_key(loss.part), msgspec.json.encode(mark))
 
 
 async def _write(link: Link, stack: Stack, notes: Notes) -> None:

@@ -16,7 +16,7 @@ from streams.errors import Incompatible, NoSuchStream, UnreadableEvent
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
 from streams.jetstream.ports.configs import bucket_stream, key_subject, names_of
-from streams.keys import LOST, STREAMS, published_key
+from streams.keys import LOST, STREAMS, published_key, started_event
 from streams.layout import FOLLOWED, Stream
 from streams.model.losses import REGISTRY, Lack, LogLost, Loss, LossMark, Notes, read_notes
 from streams.subjects import Stack
@@ -101,6 +101,26 @@ async def positions_of(link: Link, stack: Stack) -> Mapping[str, int]:
         part: await _value(link, bucket, key_subject(bucket, published_key(part))) for part in parts
     }
     return {part: int(value or 0) for part, value in found.items()}
+
+
+async def lacks_positions(link: Link, stack: Stack) -> bool:
+    """Return whether a reactor has published events, and its position is not in the gates."""
+    gates, events = stack.gates_bucket(), stack.stream(Stream.EVENTS)
+    parts = [stack.part(each, nth) for each in FOLLOWED for nth in stack.partitions_of(each)]
+    for part in parts:
+        if await _value(link, gates, key_subject(gates, published_key(part))) is not None:
+            continue
+        registry, key = stack.registry_bucket(), published_key(part)
+        noted = await _value(link, registry, key_subject(registry, key))
+        if noted is not None:  # guard: noted-position-looked-for
+            return True
+        try:
+            fence = await stored.last(link, events, stack.event(started_event(part)))
+        except NoSuchStream:
+            return False
+        if fence is not None:
+            return True
+    return False
 
 
 async def _mark(link: Link, bucket: str, subject: str, *, part: str) -> LossMark:

@@ -1,11 +1,11 @@
 """Everything that can happen, as data. Read this package first.
 
 An aggregate (an episode, a finding, an output, a lane, a workflow instance, a definition, the
-signals of a reference, a dead letter) is one subject on the log, and its life is a sequence of
-commits; a commit is one message with one or more of these events. A tag is the event's name on the
-wire, with its version: it is never changed and never reused. Fields may be added with a default,
-and a default never changes. A changed meaning is a new tag (docs/adr/0001-wire-format.md).
-`msgspec.Raw` fields are JSON that the engine does not read.
+signals of a reference, what people order of one thing, a dead letter) is one subject on the log,
+and its life is a sequence of commits; a commit is one message with one or more of these events. A
+tag is the event's name on the wire, with its version: it is never changed and never reused. Fields
+may be added with a default, and a default never changes. A changed meaning is a new tag
+(docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the engine does not read.
 """
 
 from typing import TypeAlias
@@ -39,6 +39,7 @@ from streams.model.events.episodes import (
     EpisodeResolved,
     EpisodeStarted,
     Fork,
+    Parked,
     Resolution,
     StepAnnounced,
     StepKind,
@@ -57,6 +58,15 @@ from streams.model.events.findings import (
     FindingUpdated,
 )
 from streams.model.events.lanes import LaneEvent, LaneKept, LaneMoved
+from streams.model.events.orders import (
+    ActorPaused,
+    ActorResumed,
+    BreakerReset,
+    LayoutSet,
+    NodeModeSet,
+    NodeModeUnset,
+    OrderEvent,
+)
 from streams.model.events.outputs import (
     OutputApproved,
     OutputAttempted,
@@ -100,5 +110,6 @@ LogEvent: TypeAlias = (
     | WorkflowEvent
     | DefinitionEvent
     | SignalEvent
+    | OrderEvent
     | DeadEvent
 )

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from streams.json import NOTHING, JsonObject
+from streams.model.children import ChildEnd, ChildStart
 from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.outputs import OutputIntent, OutputOutcome
 from streams.model.service_levels import LevelOutcome, ServiceLevel
@@ -95,6 +96,10 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, tag="episode.opened@1"):
     """Whether no other episode of its subject starts before it has ended."""
     held_by: str = ""
     """The episode after whose end it starts; empty: it starts at once."""
+    cooldown_s: int = 0
+    """How long nothing else of its subject fires its expectation since then; 0: it began none."""
+    attempts_max: int = 0
+    """Crashes that end it, as whoever fired it has said; 0: as many as its expectation says."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
@@ -110,6 +115,9 @@ class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
     """Whether the strategy begins anew: what was recorded before is kept and not folded."""
     alone: bool = False
     """Whether the node's process runs nothing else: its crash is that of this episode."""
+    code: str = ""
+    """A digest of the code that it runs there; empty: the node has none for it, and only carries
+    out what was decided."""
 
 
 class EpisodeLeft(Event, frozen=True, kw_only=True, tag="episode.left@1"):
@@ -129,6 +137,8 @@ class StepKind(StrEnum):
     CHECKPOINT = "checkpoint"
     OUTPUT = "output"
     REPORT = "report"
+    EPISODE = "episode"
+    """Another episode, its child, has run."""
     APPROVAL = "approval"
     WAIT = "wait"
 
@@ -151,14 +161,18 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
     """The findings that are about to be applied, if it is a report."""
     finding_no: int = 0
     """The number of the first of them among all intents of the episode, from 0."""
+    child: ChildStart | None = None
+    """The episode that is about to be started, if it is one."""
 
     @property
     def is_call(self) -> bool:
         """Whether it is of a tool, so that only the tool knows what has happened.
 
-        Sleeps, outputs and reports are carried on by the next node, from what is recorded here.
+        Sleeps, outputs, reports and children are carried on by the next node, from what is recorded
+        here.
         """
-        return self.until is None and not self.output_key and not self.findings
+        is_carried_on = self.until is not None or self.output_key or self.findings or self.child
+        return not is_carried_on
 
 
 class StoredResult(Struct, frozen=True, kw_only=True):
@@ -194,8 +208,15 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     error_class: str = ""
     error_detail: str = ""
     cost_tokens: int = 0
+    """Model tokens, input and output together, as the budget counts them."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    """The two apart, as the synthesizer has reported them; both 0: it has not, and `cost_tokens` is
+    its estimate. Those of a child are not told apart."""
     cost_ms: int = 0
     model: str = ""
+    is_override: bool = False
+    """Whether an override of a dry run stands for its result, or its failure."""
     path: str = ""
     """Where the strategy asked for it; see `StepAnnounced`. A failed call `3` is repeated at
     `3.0.1`, a pause, `3.0.2`, the second attempt, `3.0.3`, another pause, and so on."""
@@ -206,12 +227,19 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     """Where the result is; None: in `result`."""
     wall_used_ms: int = 0
     """How long the episode had run until then, over all attempts: of branches at the same time, the
-    time counts once."""
+    time counts once. What its children have run is added."""
+    child: ChildEnd | None = None
+    """The child that has ended, if it is the end of one; None, too, if there never was one."""
 
     @property
     def is_turn(self) -> bool:
         """Whether it counts for the budget: pauses, and attempts after the first, do not."""
         return AGAIN not in self.path  # guard: attempts-are-no-turns
+
+    @property
+    def turns(self) -> int:
+        """How many turns it counts for the budget: those of a child, too."""
+        return self.is_turn + (self.child.turns if self.child is not None else 0)
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):
@@ -241,6 +269,10 @@ class EpisodeConverged(Event, frozen=True, kw_only=True, tag="episode.converged@
     """What the strategy says of it, for people and queries; added to the opening's."""
     exhausted: str = ""
     """How the budget was used up, if that was why it converged; empty: it was not."""
+    raises_nothing: bool = False
+    """Whether its findings are left out, since it is a dry run that keeps none."""
+    sends_nothing: bool = False
+    """Whether its outputs are left out, since it is a dry run."""
     wall_used_ms: int = 0
     """See `StepRecorded`."""
 
@@ -250,6 +282,19 @@ class BlockReason(StrEnum):
 
     APPROVAL = "approval"
     WAIT = "wait"
+    NONDETERMINISTIC_REPLAY = "nondeterministic_replay"
+    """It is parked: the code of its node takes another way than the one that was recorded."""
+
+
+class Parked(Struct, frozen=True, kw_only=True):
+    """Why an episode waits for other code."""
+
+    number: int
+    """1 for the first time that it was parked."""
+    how: str
+    """What was recorded, what the replay asks for, and what people can do."""
+    codes: tuple[str, ...]
+    """Digests of the code by which the replay differs; see `EpisodeStarted`."""
 
 
 class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
@@ -265,6 +310,10 @@ class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
     """Where the strategy asked for it; see `StepAnnounced`."""
     ahead: tuple[str, ...] = ()
     """References of other signals that branches of the function wait for meanwhile."""
+    parked: Parked | None = None
+    """If it waits for other code: then no step is its answer."""
+    for_children: bool = False
+    """Whether branches wait for children, too: those that are announced."""
     wall_used_ms: int = 0
     """See `StepRecorded`."""
 
@@ -279,10 +328,15 @@ class Resolution(StrEnum):
     EXPIRED = "expired"
     SUPERSEDED = "superseded"
     """Approved for an older episode with an equal request, which acts in the place of this one."""
+    RETRIED = "retried"
+    """It was parked, and other code is there."""
 
 
 class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"):
-    """It need not wait any more: the step before this, in the same commit, is the answer."""
+    """It need not wait any more: the step before this, in the same commit, is the answer.
+
+    What ends the wait for other code is no step.
+    """
 
     step_no: int
     resolution: Resolution
@@ -297,6 +351,8 @@ class EpisodeResolved(Event, frozen=True, kw_only=True, tag="episode.resolved@1"
     """As in `Decide`; 0: the decision was for this episode alone, or on another one."""
     acting_episode_id: str = ""
     """If it is superseded: the episode that acts."""
+    park_no: int = 0
+    """If it was parked: the number of that time."""
 
 
 class EpisodeDeferred(Event, frozen=True, kw_only=True, tag="episode.deferred@1"):

@@ -48,6 +48,8 @@ class WorkflowStarted(Event, frozen=True, kw_only=True, tag="workflow.started@1"
     """How many instances it is a part of."""
     held_by: str = ""
     """The instance of its subject after whose end it goes on; empty: it goes on at once."""
+    cooldown_s: int = 0
+    """As in `EpisodeOpened`."""
 
 
 class StepPrepared(Event, frozen=True, kw_only=True, tag="workflow.step_prepared@1"):

@@ -101,8 +101,8 @@ def test_one_trigger_or_a_list_of_them_is_kept_as_sources():
     assert actor.expect("several", Watch, on=[ON, other]).on == (ON, other)
 
 
-@pytest.mark.parametrize("sample", [1, 1.0, 0.1, 1e-9])
-def test_a_sample_is_a_share_over_0_and_up_to_1(sample):
+@pytest.mark.parametrize("sample", [1, 1.0, 0.1, 1e-9, 0])
+def test_a_sample_is_a_share_from_0_to_1(sample):
     assert Actor("monitor").expect("limits", Watch, on=ON, sample=sample).sample == sample
 
 
@@ -245,8 +245,12 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"name": "taken"}, "name", "declared twice"),
         ({"strategy": Half}, "strategy", "Half lacks next_step, converge"),
         ({"strategy": Needy}, "strategy", "cannot be made without arguments"),
-        ({"strategy": dict}, "strategy", "is not a Strategy; subclass it"),
-        ({"strategy": "Watch"}, "strategy", "'Watch' is not a Strategy; subclass it"),
+        ({"strategy": dict}, "strategy", "is not a Strategy; give a subclass of Strategy"),
+        (
+            {"strategy": "Watch"},
+            "strategy",
+            "'Watch' is not a Strategy; give a subclass",
+        ),
         ({"strategy": Unkept}, "strategy", "State: <class 'int'> cannot be kept"),
         ({"on": "disk.measured"}, "on", "'disk.measured' is not a trigger"),
         ({"on": None}, "on", "None is not a trigger"),
@@ -365,8 +369,7 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"start_within_s": "1m"}, "start_within_s", "'1m' is not a number of seconds, such as 3"),
         ({"dry_run": {}}, "dry_run", "{}"),
         ({"dedupe": by_payload("a..b")}, "dedupe", "'a..b' is not a path"),
-        ({"sample": 0}, "sample", "0 is not a share: a number over 0 and up to 1"),
-        ({"sample": 1.01}, "sample", "1.01 is not a share"),
+        ({"sample": 1.01}, "sample", "1.01 is not a share: a number from 0 to 1"),
         ({"sample": -0.1}, "sample", "-0.1 is not a share"),
         ({"sample": math.nan}, "sample", "nan is not a share"),
         ({"sample": "10%"}, "sample", "'10%' is not a share"),
@@ -403,6 +406,12 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"name": 7}, "name", "expected string"),
         ({"budget": Budget(tokens=None)}, "budget", "tokens=None is not a whole number"),
         ({"budget": Budget(wall_s=True)}, "budget", "wall_s=True is not a number of seconds"),
+        ({"description": 7}, "description", "7 is not text"),
+        ({"description": "é" * 1_001}, "description", "2,002 bytes, the limit is 2,000"),
+        ({"outputs": "slack"}, "outputs", "'slack' is not a list of texts"),
+        ({"resources": ["db"] * 51}, "resources", "51 of them, the limit is 50"),
+        ({"resources": [None]}, "resources", "None is not text"),
+        ({"audit_level": "x" * 513}, "audit_level", "513 bytes, the limit is 512"),
         ({"durability": "fast"}, "durability", "'fast' is not one of pipelined, strict"),
     ],
 )

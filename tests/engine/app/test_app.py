@@ -7,10 +7,11 @@ import re
 
 import pytest
 
+from engine.app.actions import Retries
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.checks import Breaker
-from engine.app.outputs import OutputAdapter, OutputView, Retries, Route
+from engine.app.outputs import OutputAdapter, OutputView, Route
 from engine.app.strategy import ConvergeResult, Function, Strategy
 from engine.app.triggers import event
 from engine.errors import DeclarationError

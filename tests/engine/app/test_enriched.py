@@ -23,7 +23,7 @@ def test_what_was_found_takes_the_place_of_what_there_was():
     event = enrich(life.finding, life.event, found, at=NOW)
     assert event.is_enrichment
     assert event.cause == life.event.cause
-    assert event.finding.evidence == raw({"owner": "web"})
+    assert event.finding.evidence_json == raw({"owner": "web"})
     assert (event.finding.summary, event.finding.confidence) == ("full: web's logs", 0.7)
     assert event.finding.updated_at == NOW
 
@@ -37,7 +37,7 @@ def test_its_end_stays_where_it_was():
 def test_what_was_not_found_is_kept():
     life = given_finding(raised)
     event = enrich(life.finding, life.event, enriched(confidence=0.1), at=NOW)
-    assert (event.finding.summary, event.finding.evidence) == ("full", raw({"used": 1}))
+    assert (event.finding.summary, event.finding.evidence_json) == ("full", raw({"used": 1}))
 
 
 def test_what_changes_nothing_is_no_event():

@@ -42,7 +42,7 @@ def test_the_first_raise_makes_it_active():
         summary="nearly full",
         subject_kind="host",
         subject_id="web-1",
-        evidence=raw({"used": 0.9}),
+        evidence_json=raw({"used": 0.9}),
         caused_by_key="rack",
         raised_by_episode_id="e1",
         raised_at=EPOCH + timedelta(seconds=1),
@@ -53,7 +53,7 @@ def test_the_first_raise_makes_it_active():
 
 def test_a_raise_that_says_little_is_medium_and_certain():
     given_finding().when(bare).then(
-        FindingRaised, severity=Severity.MEDIUM, confidence=1.0, summary="", evidence=NOTHING
+        FindingRaised, severity=Severity.MEDIUM, confidence=1.0, summary="", evidence_json=NOTHING
     )
 
 
@@ -78,7 +78,7 @@ def test_what_is_not_said_is_kept(intent):
         summary="nearly full",
         subject_kind="host",
         subject_id="web-1",
-        evidence=raw({"used": 0.9}),
+        evidence_json=raw({"used": 0.9}),
         caused_by_key="rack",
     )
 
@@ -92,7 +92,7 @@ def test_an_update_changes_what_it_says():
         severity=Severity.LOW,
         confidence=0.0,
         summary="",
-        evidence=raw({"used": 0.1}),
+        evidence_json=raw({"used": 0.1}),
         class_="disk_full",
     )
 

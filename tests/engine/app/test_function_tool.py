@@ -8,11 +8,10 @@ from typing import Any, Never, NoReturn
 import msgspec
 import pytest
 
-from engine.app.actions import ToolCall, tool_call
+from engine.app.actions import Retries, ToolCall, tool_call
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.function_tool import FunctionTool, tool
-from engine.app.outputs import Retries
 from engine.app.tools import CallContext, ToolBreaker, ToolFailed
 from engine.app.triggers import event
 from engine.errors import BadTool, DeclarationError

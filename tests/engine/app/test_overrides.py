@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from msgspec import Raw
 
 from engine.app.actions import NAME_CHARS_MAX
+from engine.app.actor import Actor
+from engine.app.app import App
 from engine.app.tools import (
     OVERRIDES_BYTES_MAX,
     PREFIX,
+    Failure,
+    ToolFailed,
     overrides,
     parse_overrides,
     parse_step_overrides,
     problem_of_overrides,
 )
+from engine.app.triggers import manual
+from engine.errors import DeclarationError
 from streams.json import NOTHING, raw
-from streams.model.triggers import Overrides
+from streams.model.triggers import OverrideFailure, Overrides
 
 
 def test_without_a_word_nothing_stands_for_anything():
@@ -82,9 +89,16 @@ def test_a_result_that_json_cannot_say_is_refused():
         ("{", "not JSON"),
         (b"\xff", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[]", "not a JSON object of tools, synthesis, persist_findings"),
+        ("[]", "not a JSON object of tools, failures, synthesis, persist_findings"),
         ('{"synthesis": null}', "synthesis: null stands for none; leave it out"),
-        ('{"tool": {}}', "no field 'tool'; there are tools, synthesis, persist_findings"),
+        ('{"tool": {}}', "no field 'tool'; there are tools, failures, synthesis, persist_findings"),
+        ('{"failures": {"a.b": {"class": "x"}}}', "failures: "),
+        ('{"failures": {"a.b": "x"}}', "failures: "),
+        ('{"failures": {"mail": {"error_class": "x"}}}', "'mail' is not a capability"),
+        (
+            '{"tools": {"a.b": 1}, "failures": {"a.b": {"error_class": "x"}}}',
+            "failures: 'a.b' has a result, too",
+        ),
     ],
 )
 def test_json_that_says_no_overrides_is_refused_in_one_line(text, why):
@@ -133,3 +147,39 @@ def test_overrides_of_steps_are_said_by_the_steps_name():
 def test_what_is_wrong_with_overrides_of_steps_is_named_with_the_step(said, why):
     with pytest.raises(ValueError, match=f"^{why}"):
         parse_step_overrides(said)
+
+
+def test_a_failure_is_said_apart_from_results_that_look_like_one():
+    said = {"error_class": "gone", "detail": "since May"}
+    made = parse_overrides(json.dumps({"tools": {"a.b": said}, "failures": {"c.d": said}}))
+    assert made.tools == {"a.b": raw(said)}
+    assert made.failures == {"c.d": OverrideFailure(error_class="gone", detail="since May")}
+
+
+def test_a_failure_of_python_is_the_same_as_that_of_json():
+    text = '{"failures": {"a.b": {"error_class": "gone"}, "synthesis": {"error_class": "busy"}}}'
+    made = overrides(tools={"a.b": Failure("gone")}, synthesis=ToolFailed("busy"))
+    assert made == parse_overrides(text)
+
+
+def test_a_failure_has_a_class():
+    with pytest.raises(ValueError, match=r"a\.b: error_class: 1 to"):
+        overrides(tools={"a.b": Failure("")})
+
+
+def test_a_declared_override_for_a_tool_that_is_not_there_is_refused():
+    async def send(args, ctx):
+        return None
+
+    async def strategy(ctx, trigger):
+        return None
+
+    def app_with(name):
+        mailer = Actor("mailer", tools={"mail": send})
+        mailer.expect("x", strategy, on=manual(), dry_run=overrides(tools={name: 1}))
+        return App(actors=[mailer])
+
+    app_with("mail.send")
+    said = "an override is for 'mial.send', and no tool is called that; did you mean mail.send?"
+    with pytest.raises(DeclarationError, match=re.escape(said)):
+        app_with("mial.send")

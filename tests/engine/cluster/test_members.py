@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from engine.cluster.members import TWO_OF_A_NAME, Membership, live_nodes
-from engine.cluster.modes import NodeMode
+from engine.cluster.members import TWO_OF_A_NAME, Membership, live_nodes, succeed
 from streams.keys import NODES, mode_key, node_key
+from streams.model.modes import NodeMode
 from tests.engine.stage import CLOCK, WAIT_S, Scripted, app_of, doomed, eventually, running
 
 
@@ -61,6 +61,21 @@ async def test_a_node_that_stops_is_gone_at_once_and_one_that_dies_when_its_time
             await eventually(lambda: members.nodes)
         assert await ports.gates.get(node_key("n2")) is not None
         await eventually(lambda: not members.nodes)
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+async def test_only_a_dead_process_loses_its_presence_and_its_claims_to_the_next_of_its_name(
+    ports, app, is_dead
+):
+    async with watching(ports) as members, running(app, ports, "n1"):
+        await eventually(lambda: members.nodes)
+        lease = await ports.leases.acquire("episode.worker.e1", holder="n1")
+        assert lease is not None
+
+        cut = await succeed(ports, "n1", is_dead=lambda _: is_dead)
+
+        assert list(cut) == ([lease.key] if is_dead else [])
+        assert await ports.leases.owns(lease) is not is_dead
 
 
 async def test_a_node_that_lives_is_there_for_longer_than_what_it_says_lasts(ports, app):

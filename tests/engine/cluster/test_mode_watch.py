@@ -10,10 +10,11 @@ from structlog.testing import capture_logs
 
 from engine.cluster import mode_watch
 from engine.cluster.mode_watch import ModeWatcher
-from engine.cluster.modes import NodeMode, Switch
+from engine.cluster.modes import Switch
 from engine.runtime.permits import Permit
 from streams.errors import Unavailable
 from streams.keys import mode_key, pause_key
+from streams.model.modes import NodeMode
 from tests.engine.stage import CLOCK, WAIT_S, eventually
 
 BOTH = Switch(wakes=True, runs=True)

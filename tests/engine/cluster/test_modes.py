@@ -8,18 +8,15 @@ import msgspec
 import pytest
 
 from engine.cluster.modes import (
-    ModeOrder,
-    NodeMode,
     Orders,
     PauseOrder,
     Switch,
     mode_of,
     orders_of,
     switch,
-    with_mode,
-    without_mode,
 )
 from streams.keys import mode_key, pause_key
+from streams.model.modes import NodeMode
 from streams.ports.bucket import BucketEntry
 
 FULL, TRIGGER_ONLY, DISABLED = NodeMode
@@ -115,30 +112,7 @@ def test_entries_of_other_kinds_and_what_is_gone_are_passed_over():
     assert orders_of(others) == Orders()
 
 
-def test_saying_a_mode_of_the_node_keeps_what_is_said_of_its_actors():
-    before = ModeOrder(mode=FULL, actors={"a": DISABLED})
+def test_what_was_taken_back_says_nothing_any_more():
+    over = said(pause_key("a"), {"is_over": True, "order_no": 2, "by": "ann"})
 
-    after = with_mode(before, TRIGGER_ONLY, actor=None, by="ann", at=AT)
-
-    assert after == ModeOrder(mode=TRIGGER_ONLY, actors={"a": DISABLED}, by="ann", at=AT)
-
-
-def test_saying_a_mode_of_an_actor_keeps_what_is_said_of_the_node():
-    after = with_mode(None, DISABLED, actor="a", by="ann", at=AT)
-    more = with_mode(after, FULL, actor="b", by="bob", at=AT)
-
-    assert after == ModeOrder(actors={"a": DISABLED}, by="ann", at=AT)
-    assert more == ModeOrder(actors={"a": DISABLED, "b": FULL}, by="bob", at=AT)
-
-
-def test_a_reset_of_the_node_leaves_nothing_and_of_an_actor_the_rest():
-    both = ModeOrder(mode=FULL, actors={"a": DISABLED})
-    one = ModeOrder(actors={"a": DISABLED})
-
-    assert without_mode(both, actor=None, by="ann", at=AT) is None
-    assert without_mode(both, actor="a", by="ann", at=AT) == ModeOrder(mode=FULL, by="ann", at=AT)
-    assert without_mode(one, actor="a", by="ann", at=AT) is None
-    assert without_mode(one, actor="b", by="ann", at=AT) == ModeOrder(
-        actors={"a": DISABLED}, by="ann", at=AT
-    )
-    assert without_mode(None, actor="a", by="ann", at=AT) is None
+    assert orders_of([over, said(mode_key("n1"), {"order_no": 2})]) == Orders()

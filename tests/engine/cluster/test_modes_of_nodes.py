@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.actions import observe, tool_call
-from engine.cluster.modes import NodeMode
 from engine.node.node import Node
 from streams.keys import mode_key, pause_key
 from streams.model.events import EpisodeOpened, EpisodeStarted
+from streams.model.modes import NodeMode
 from tests.engine.stage import (
     HAPPENED,
     Counter,
@@ -167,7 +167,7 @@ class PausedMeanwhile:
 
     def __init__(self, ports):
         self._ports, self.publish = ports, ports.domain_events.publish
-        self.fence = ports.domain_events.fence
+        self.fence, self.stored = ports.domain_events.fence, ports.domain_events.stored
         self.node = None
 
     async def open(self, actor, names, *, after=None):

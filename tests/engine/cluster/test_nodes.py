@@ -13,7 +13,7 @@ from engine.app.dedupe import by_value
 from engine.app.findings import escalate
 from engine.app.strategy import Strategy
 from engine.app.triggers import event, every, manual, workflow
-from engine.cluster.modes import NodeMode, Switch
+from engine.cluster.modes import Switch
 from engine.cluster.nodes import (
     INFO_BYTES_MAX,
     PAYLOAD_SHOWN_BYTES_MAX,
@@ -30,6 +30,7 @@ from engine.cluster.nodes import (
     known,
     problems_told,
 )
+from streams.model.modes import NodeMode
 
 BOTH = Switch(wakes=True, runs=True)
 
@@ -126,6 +127,17 @@ def test_of_an_expectation_as_by_default_no_option_is_said():
     actor.expect("x", Watch, on=event("a.b"))
 
     assert actor_info(actor, BOTH).expectations["x"].options == {}
+
+
+def test_what_an_actor_and_its_expectations_are_for_is_said_in_their_own_words():
+    actor = Actor("a", description="Watches disks.")
+    words = {"description": "Disks have room.", "audit_level": "strict"}
+    actor.expect("x", Watch, on=event("a.b"), outputs=["slack"], resources=["db"], **words)
+
+    said = decoded(encoded(node("web-1", a=actor_info(actor, BOTH)))).actors["a"]
+
+    assert said.description == "Watches disks."
+    assert said.expectations["x"].options == {**words, "outputs": ["slack"], "resources": ["db"]}
 
 
 def test_limits_are_said_of_an_actor_whose_episodes_take_turns():

@@ -15,7 +15,7 @@ from engine.app.conditions import all_of, between, exists, ge, gt, in_, le, lt, 
 from engine.app.dedupe import by_event, by_payload, by_value
 from engine.app.findings import escalate
 from engine.app.strategy import ConvergeResult, Function, Strategy
-from engine.app.tools import overrides
+from engine.app.tools import Failure, overrides
 from engine.app.triggers import cron, event, every, manual, workflow
 from engine.definitions import agent_of, canonical, to_actor
 from engine.definitions.agent import (
@@ -68,6 +68,7 @@ def app():
     return App(
         actors=[actor],
         gatherers={"metrics": metrics},
+        tools={"mail": {"send": metrics}},
         outputs={"pager": page},
         templates={
             "watch": lambda config: WATCH,
@@ -107,10 +108,18 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
     "concurrency": (2, 2, {"concurrency_key": "host"}),
     "priority": (-5, -5, {}),
     "start_within_s": (30, 30, {}),
+    "replay": ("strict", "strict", {}),
+    "park_s": (60, 60, {}),
     "dedupe": ({"by": "value", "path": "id", "window": "h1"}, by_value("id", window="h1"), {}),
     "dry_run": (
-        {"tools": {"mail.send": {"id": 7}}, "synthesis": "well", "persist_findings": "trial"},
-        overrides(tools={"mail.send": {"id": 7}}, synthesis="well", persist_findings="trial"),
+        {
+            "tools": {"mail.send": {"id": 7}},
+            "failures": {"synthesis": {"error_class": "busy"}},
+            "persist_findings": "trial",
+        },
+        overrides(
+            tools={"mail.send": {"id": 7}}, synthesis=Failure("busy"), persist_findings="trial"
+        ),
         {},
     ),
     "budget": (
@@ -133,6 +142,10 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
     "loop_detection": (False, False, {}),
     "recovery": ("restart", "restart", {}),
     "attempts_max": (7, 7, {}),
+    "description": ("Disks have room.", "Disks have room.", {}),
+    "outputs": (["slack", "ticket"], ["slack", "ticket"], {}),
+    "resources": (["hosts"], ["hosts"], {}),
+    "audit_level": ("strict", "strict", {}),
     "finding_ttl_s": (3600, 3600, {}),
     "escalation": (
         {"full": [{"after": "30m", "to": "high"}, {"after": 7200, "to": "critical"}]},
@@ -142,6 +155,7 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
 }
 OF_ACTORS = {
     "domain": ("hosts", {}),
+    "description": ("Watches hosts.", {}),
     "spec_rev": ("7", {}),
     "max_concurrent_episodes": (9, {}),
     "max_concurrent_cluster": (20, {}),

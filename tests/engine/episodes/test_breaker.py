@@ -58,6 +58,19 @@ def ended(state, episode_id, outcome, *, seconds=70, breaker=BREAKER):
 # Closed.
 
 
+def test_a_breaker_keeps_which_order_to_close_it_was_carried_out():
+    state = BreakerState(reset="c2")
+    for number, outcome in enumerate(["failed", "succeeded", "failed", "failed", "failed"]):
+        state = ended(state, f"e{number}", outcome)
+        assert state.reset == "c2"
+    assert state.status == "open"
+    probing = asked(state, "p", seconds=1000).becomes
+    assert probing is not None
+    assert {ended(probing, "p", each).reset for each in ("failed", "succeeded", "canceled")} == {
+        "c2"
+    }
+
+
 def test_a_closed_breaker_allows_everything_and_stays_as_it_is():
     passage = asked(CLOSED, "e1", seconds=0)
     assert (passage.allowed, passage.becomes) == (True, None)

@@ -13,10 +13,9 @@ from structlog.testing import capture_logs
 
 from engine.app.actions import tool_call
 from engine.app.checks import Breaker
-from engine.cluster.modes import NodeMode
+from engine.episodes.attempt import RunningEpisodes
 from engine.episodes.breakers.breaker import CLOSED, TRIPPED, BreakerState
 from engine.episodes.breakers.store import NOTE_TRIES_MAX, Breakers, SeenBreaker
-from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.node.node import Node
 from engine.runtime import watch
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
@@ -31,7 +30,9 @@ from streams.model.events import (
     EpisodeStarted,
     StepRecorded,
 )
+from streams.model.modes import NodeMode
 from streams.model.triggers import ManualTrigger, Mode
+from tests.engine.crew import attempt_of
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,
@@ -174,7 +175,7 @@ async def test_an_expectation_without_a_breaker_is_nothing_to_the_gates(ports):
     app = app_of(Scripted())
     breakers = breakers_of(app, replace(ports, gates=Away(CLOCK)))
     await breakers.record_end(opened_as(app, 1), FAILED, seq=7)
-    await breakers.check(EpisodeRun(opened_as(app, 1)))
+    await breakers.check(attempt_of(opened_as(app, 1)))
     assert (await breakers.read(thing(app))).state == CLOSED
 
 
@@ -194,7 +195,7 @@ async def test_an_end_of_an_expectation_that_this_version_lacks_is_let_pass(port
     app = app_of(Scripted(), breaker=Breaker())
     begun = msgspec.structs.replace(opened_as(app, 1), expectation_id="gone")
     await breakers_of(app, ports).record_end(begun, FAILED, seq=7)
-    await breakers_of(app, ports).check(EpisodeRun(begun))
+    await breakers_of(app, ports).check(attempt_of(begun))
     await breakers_of(app, ports).look_again("gone")
     assert not await ports.gates.entries()
 
@@ -481,7 +482,7 @@ async def test_one_that_begins_while_the_breaker_opens_is_canceled(ports):
 
 async def test_old_news_of_a_breaker_do_not_cancel_the_probe_of_today(ports):
     app, node = app_of(Scripted(), breaker=TRIPS), RunningEpisodes()
-    probe, other = EpisodeRun(opened_as(app, 1)), EpisodeRun(opened_as(app, 2))
+    probe, other = attempt_of(opened_as(app, 1)), attempt_of(opened_as(app, 2))
     await trip(ports, BreakerState(status="half_open", probe=probe.opened.episode_id))
     with node.during(probe), node.during(other):
         await breakers_of(app, ports, running=node).look_again("thing")

@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from engine.app.findings import clear_finding, raise_finding
-from engine.app.tools import Tool, overrides
+from engine.app.tools import SYNTHESIS, Failure, Tool, ToolFailed, overrides
 from engine.episodes import dry_run
 from engine.errors import InvalidFinding
 from streams.json import raw
 from streams.model.events import EpisodeConverged, EpisodeOpened
 from streams.model.findings import Finding, FindingOutcome, FindingStatus
-from streams.model.triggers import Budget, ManualTrigger, Mode, Overrides
+from streams.model.outputs import OutputIntent
+from streams.model.triggers import Budget, ManualTrigger, Mode, OverrideFailure, Overrides
 from tests.spec import EPOCH
 
 MEANT = EpisodeOpened(
@@ -47,23 +48,50 @@ def test_each_override_is_looked_for_by_itself():
 
 def test_without_overrides_the_outside_stands_for_itself():
     assert dry_run.merged(None, None) == Overrides()
-    assert dry_run.result_of(dry(), "a.b") is None
-    assert dry_run.synthesis_of(dry()) is None
+    assert dry_run.stand_in(dry(), "a.b") is None
+    assert dry_run.stand_in(dry(), SYNTHESIS) is None
 
 
 def test_an_override_stands_for_the_call_it_names_and_no_other():
     opened = dry(overrides(tools={"a.b": None}, synthesis=0))
-    assert dry_run.result_of(opened, "a.b") == raw(None)
-    assert dry_run.result_of(opened, "a.c") is None
-    assert dry_run.synthesis_of(opened) == raw(0)
+    assert dry_run.stand_in(opened, "a.b") == raw(None)
+    assert dry_run.stand_in(opened, "a.c") is None
+    assert dry_run.stand_in(opened, SYNTHESIS) == raw(0)
+
+
+DOWN = Failure("tool_unavailable", "the server is down")
+
+
+def test_an_override_may_be_a_failure():
+    opened = dry(overrides(tools={"a.b": DOWN}, synthesis=ToolFailed("model_busy")))
+    down = OverrideFailure(error_class="tool_unavailable", detail="the server is down")
+    assert dry_run.stand_in(opened, "a.b") == down
+    assert dry_run.stand_in(opened, SYNTHESIS) == OverrideFailure(error_class="model_busy")
+
+
+@pytest.mark.parametrize(
+    ("fire", "declared"),
+    [
+        (
+            overrides(tools={"a.b": 1}, synthesis="ok"),
+            overrides(tools={"a.b": DOWN}, synthesis=DOWN),
+        ),
+        (
+            overrides(tools={"a.b": DOWN}, synthesis=DOWN),
+            overrides(tools={"a.b": 1}, synthesis="ok"),
+        ),
+    ],
+)
+def test_a_result_of_the_fire_takes_the_place_of_a_declared_failure_and_the_reverse(fire, declared):
+    assert dry_run.merged(fire, declared) == fire
 
 
 def test_an_episode_that_is_meant_has_no_overrides():
     opened = replace(
         MEANT, overrides=overrides(tools={"a.b": 1}, synthesis=1, persist_findings="x")
     )
-    assert dry_run.result_of(opened, "a.b") is None
-    assert dry_run.synthesis_of(opened) is None
+    assert dry_run.stand_in(opened, "a.b") is None
+    assert dry_run.stand_in(opened, SYNTHESIS) is None
     assert dry_run.found_by(opened) == "monitor"
 
 
@@ -158,9 +186,16 @@ def test_a_finding_that_a_dry_run_keeps_is_shown_to_its_like_as_if_it_was_meant(
     assert dry_run.as_meant(by_what_is_meant, "a") == meant
 
 
-@pytest.mark.parametrize("opened", [MEANT, dry()])
-def test_findings_that_need_no_prefix_stay_as_they_are(opened):
-    assert dry_run.set_apart(CONVERGED, opened) is CONVERGED
+def test_what_a_live_run_decides_stays_as_it_is():
+    assert dry_run.set_apart(CONVERGED, MEANT) is CONVERGED
+
+
+def test_a_dry_run_says_that_its_findings_and_outputs_are_left_out():
+    decided = replace(CONVERGED, outputs=(OutputIntent(adapter="mail", payload=raw({})),))
+    left_out = replace(decided, raises_nothing=True, sends_nothing=True)
+    assert dry_run.set_apart(decided, dry()) == left_out
+    keeping = dry_run.set_apart(decided, dry(overrides(persist_findings=True)))
+    assert (keeping.raises_nothing, keeping.sends_nothing) == (False, True)
 
 
 def test_a_key_that_is_too_long_with_its_prefix_is_refused():

@@ -47,6 +47,7 @@ WHOLE = FireRequest(
     budget={"turns": 5, "wall_s": 1.5},
     revision=3,
     log_strategy=LogStrategy.TIMELINE,
+    attempts_max=7,
 )
 
 
@@ -129,6 +130,9 @@ def test_a_limit_that_is_not_asked_for_is_the_expectations():
         ({"budget": 5}, "budget"),
         ({"revision": -1}, "revision"),
         ({"revision": REVISION_MAX + 1}, "revision"),
+        ({"attempts_max": -1}, "attempts_max"),
+        ({"attempts_max": True}, "attempts_max"),
+        ({"attempts_max": COUNT_MAX + 1}, "attempts_max"),
         ({"hops": -1}, "hops"),
         ({"hops": COUNT_MAX + 1}, "hops"),
         ({"payload": [1]}, "payload"),

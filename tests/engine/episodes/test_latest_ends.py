@@ -24,6 +24,8 @@ from tests.engine.reactor import journals as given
 PART = "journal"
 MET, FAILED = LevelOutcome.MET, LevelOutcome.FAILED
 
+SIGNS = {"+": MET, "-": FAILED, "s": LevelOutcome.LATE_START, "e": LevelOutcome.LATE_END}
+
 
 def end_of(seq, outcome, level):
     opened = replace(given.OPENED, episode_id=f"e{seq}", service_level=level)
@@ -31,10 +33,10 @@ def end_of(seq, outcome, level):
 
 
 def changes(outcomes, level):
-    """Return what is told of ends with so many `outcomes`, `+` or `-`, oldest first."""
+    """Return what is told of ends with so many `outcomes`, by their signs, oldest first."""
     ends, told = LatestEnds(), []
     for seq, sign in enumerate(outcomes, start=1):
-        end = end_of(seq, MET if sign == "+" else FAILED, level)
+        end = end_of(seq, SIGNS[sign], level)
         ends = count(ends, end, part=PART)
         told.append(level_changed(ends, end, part=PART))
     return [each for each in told if each is not None]
@@ -56,8 +58,9 @@ def test_the_share_falls_below_the_objective_once_and_comes_back_once():
     ]
 
 
-def test_an_event_tells_the_share_and_whose_end_changed_it():
-    (breached,) = changes("+--", ServiceLevel(success=0.5, window=4))
+def test_an_event_tells_the_share_what_was_broken_and_whose_end_changed_it():
+    level = ServiceLevel(start_s=5, end_s=60, success=0.5, window=4)
+    (breached,) = changes("+s-", level)
     assert breached.id == "e3.service_level.breached"
     assert breached.hops == given.OPENED.trigger.hops + 1
     assert breached.payload == {
@@ -66,8 +69,13 @@ def test_an_event_tells_the_share_and_whose_end_changed_it():
         "expectation_id": "limits",
         "episodes": 3,
         "met": 1,
+        "late_start": 1,
+        "failed": 1,
+        "late_end": 0,
         "ratio": pytest.approx(1 / 3),
         "success": 0.5,
+        "start_s": 5,
+        "end_s": 60,
         "window": 4,
         "journal_seq": 3,
     }
@@ -114,7 +122,7 @@ def test_ends_of_other_streams_count_by_their_own_numbers():
     level = ServiceLevel(success=1, window=9)
     ends = count(LatestEnds(), end_of(7, MET, level), part="journal-0of2")
     ends = count(ends, end_of(1, FAILED, level), part="journal-1of2")
-    assert ends.outcomes == "+-"
+    assert ends.outcomes == "+f"
     assert level_changed(ends, end_of(1, FAILED, level), part="journal-0of2") is None
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.episodes import episode as episodes
-from engine.episodes.redaction import REDACTED, as_shown, cut, in_short
+from engine.episodes.redaction import REDACTED, as_shown, cut, in_short, without_prompts
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import EpisodeStarted, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import LogStrategy
@@ -80,17 +80,24 @@ def test_a_timeline_shows_an_observation_in_short():
     assert seen(shown) == (None, "3 items")
 
 
-@pytest.mark.parametrize("strategy", [LogStrategy.TIMELINE, LogStrategy.FULL_DEBUG])
-def test_prompts_are_redacted_at_any_depth(strategy):
-    shown = as_shown(step(StepKind.SYNTHESIS, args=PROMPT, result="ok"), strategy)
-    args, answer = seen(shown)
-    assert (args["system"], args["unit"], answer) == (REDACTED, "%", "ok")
-    assert "s3cret" not in str(args)
+def test_a_full_log_shows_what_a_model_was_asked():
+    shown = as_shown(step(StepKind.SYNTHESIS, args=PROMPT, result="ok"), LogStrategy.FULL_DEBUG)
+    assert seen(shown) == (PROMPT, "ok")
+
+
+def test_a_timeline_redacts_prompts():
+    shown = as_shown(step(StepKind.SYNTHESIS, args=PROMPT, result="ok"), LogStrategy.TIMELINE)
+    assert seen(shown) == ({"system": REDACTED, "unit": "%", "turns": "1 items"}, "ok")
+
+
+def test_prompts_are_redacted_at_any_depth():
+    shown = without_prompts(PROMPT)
+    assert (shown["system"], shown["unit"]) == (REDACTED, "%")
+    assert "s3cret" not in str(shown)
 
 
 def test_a_prompt_that_is_a_text_alone_is_redacted():
-    shown = as_shown(step(StepKind.SYNTHESIS, args="s3cret"), LogStrategy.FULL_DEBUG)
-    assert seen(shown)[0] == REDACTED
+    assert without_prompts("s3cret") == REDACTED
 
 
 @pytest.mark.parametrize(
@@ -105,8 +112,7 @@ def test_a_prompt_that_is_a_text_alone_is_redacted():
     ],
 )
 def test_prompts_that_are_lists_are_redacted(asked, shown):
-    step_shown = as_shown(step(StepKind.SYNTHESIS, args=asked), LogStrategy.FULL_DEBUG)
-    assert seen(step_shown)[0] == shown
+    assert without_prompts(asked) == shown
 
 
 @pytest.mark.parametrize(
@@ -139,18 +145,20 @@ def test_a_text_is_never_cut_within_a_character():
     assert in_short("é" * 101) == "é" * 100 + "…"
 
 
-def recorded_by(opened, kind, args):
+def recorded_by(opened, kind, args, *, result="s3cret"):
     """Return the step that is recorded in an episode with this opening."""
     episode = episodes.UNOPENED
     for event in (opened, EpisodeStarted(node="n1", attempt=1)):
         episode = episodes.evolve(episode, event)
-    performed = episodes.Performed(kind=kind, fingerprint="f", args=raw(args), result=raw("s3cret"))
+    performed = episodes.Performed(kind=kind, fingerprint="f", args=raw(args), result=raw(result))
     return episodes.decide(episode, performed)
 
 
-def test_by_default_only_prompts_are_hidden():
+def test_by_default_nothing_is_hidden_and_only_long_answers_are_cut():
     shown = recorded_by(lives.opened(), StepKind.SYNTHESIS, {"prompt": "why"})
-    assert seen(shown) == ({"prompt": REDACTED}, "s3cret")
+    assert seen(shown) == ({"prompt": "why"}, "s3cret")
+    long = recorded_by(lives.opened(), StepKind.SYNTHESIS, {}, result="a" * 50_001)
+    assert seen(long) == ({}, "a" * 50_000 + "…")
     assert seen(recorded_by(lives.opened(), StepKind.TOOL_CALL, {"a": 1})) == ({"a": 1}, "s3cret")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.episodes.cancel import EpisodeRun, RunningEpisodes
+from engine.episodes.attempt import Attempt, RunningEpisodes
 from engine.episodes.episode import CancelEpisode
+from tests.engine.crew import attempt_of
 from tests.engine.stage import Scripted, app_of, opening
 
 UNWANTED = CancelEpisode(error_class="unwanted", error_detail="by ada")
@@ -11,8 +12,17 @@ UNWANTED = CancelEpisode(error_class="unwanted", error_detail="by ada")
 APP = app_of(Scripted())
 
 
-def run_of(id_="x1") -> EpisodeRun:
-    return EpisodeRun(opening(APP, id_=id_))
+def run_of(id_="x1") -> Attempt:
+    return attempt_of(opening(APP, id_=id_))
+
+
+class Code:
+    """Code that counts how often it is cut off."""
+
+    cuts = 0
+
+    def cut_off(self):
+        self.cuts += 1
 
 
 def test_what_runs_is_found_by_its_episode_and_what_does_not_is_not():
@@ -44,13 +54,13 @@ def test_a_node_that_has_an_episode_again_keeps_the_newer_run():
 
 
 def test_who_drives_it_is_interrupted_only_while_that_can_do_no_harm():
-    calls, early, late = [], run_of(), run_of()
-    with early.interrupting(lambda: calls.append("early")):
+    early, late, early_code, late_code = run_of(), run_of(), Code(), Code()
+    with early.running(early_code):
         early.cancel(UNWANTED)
-    with late.interrupting(lambda: calls.append("late")):
+    with late.running(late_code):
         pass
     late.cancel(UNWANTED)
-    assert calls == ["early"]
+    assert (early_code.cuts, late_code.cuts) == (1, 0)
     assert late.canceled is UNWANTED
 
 
@@ -65,7 +75,7 @@ def test_what_is_to_be_canceled_is_so_from_the_start_until_that_is_forgotten():
 
 
 def test_of_too_many_wishes_the_oldest_is_forgotten(monkeypatch):
-    monkeypatch.setattr("engine.episodes.cancel.WISHES_MAX", 2)
+    monkeypatch.setattr("engine.episodes.attempt.WISHES_MAX", 2)
     running = RunningEpisodes()
     for name in ("x1", "x2", "x3", "x3"):
         running.wish(run_of(name).opened.episode_id, UNWANTED)

@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
+from engine.episodes.attempt import AttemptState
 from engine.episodes.episode import Begin, FailEpisode, Performed, fold
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX, JournalWriter
 from engine.errors import Rejected
 from streams.errors import TooLarge, Unavailable, UnknownOutcome, VersionConflict
 from streams.json import raw
 from streams.model.events import EpisodeOpened, EpisodeStarted, StepKind, StepRecorded
+from tests.engine.crew import attempt_of
 from tests.engine.stage import CLOCK, STARTED, Scripted, app_of, life, opening, write
 
 begin = Begin(node="n1", claim_revision=1)
@@ -57,13 +59,13 @@ class HeldLog:
         return await self._log.last(subject)
 
 
-async def claimed(first) -> int:
-    """The claim is made."""
-    return 1
+class Pending:
+    """A claim that the server does not answer."""
 
+    held = None
 
-async def noted() -> None:
-    """Nobody waits for the fence."""
+    async def make(self):
+        await asyncio.Event().wait()
 
 
 @pytest.fixture
@@ -72,9 +74,14 @@ def held(ports):
 
 
 @pytest.fixture
-async def journal(ports, held):
+def attempt():
+    return attempt_of(opening(app_of(Scripted())))
+
+
+@pytest.fixture
+async def journal(ports, held, attempt):
     """A scribe of an episode that has been opened."""
-    opened = opening(app_of(Scripted()))
+    opened = attempt.opened
     await write(ports, opened.episode_id, opened)
     so_far = await life(ports, opened.episode_id)
     journal = JournalWriter(
@@ -84,8 +91,7 @@ async def journal(ports, held):
         episode=so_far.episode,
         version=so_far.records[-1].seq,
         writer_id="r1",
-        before_fence=claimed,
-        after_fence=noted,
+        attempt=attempt,
     )
     yield journal
     await journal.close()
@@ -124,12 +130,12 @@ async def test_two_that_wait_at_once_do_not_write_over_each_other(ports, held, j
     assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded]]
 
 
-async def test_what_nobody_writes_yet_is_written_by_whoever_waits_for_it(held, journal):
+async def test_what_nobody_writes_yet_is_written_by_whoever_waits_for_it(held, attempt, journal):
     held.open.set()
     before = asyncio.all_tasks()
     journal.record(begin)
     await journal.barrier()
-    assert journal.is_fenced
+    assert attempt.state is AttemptState.FENCED
     assert asyncio.all_tasks() == before
 
 
@@ -263,10 +269,6 @@ async def test_an_append_that_was_canceled_is_refused_if_another_node_came_first
 async def test_after_a_claim_that_was_canceled_while_it_was_made_nothing_is_written(ports, held):
     """Whether the node has it nobody knows."""
     opened = opening(app_of(Scripted()))
-
-    async def never(first) -> int:
-        await asyncio.Event().wait()
-
     journal = JournalWriter(
         held,
         CLOCK,
@@ -274,8 +276,7 @@ async def test_after_a_claim_that_was_canceled_while_it_was_made_nothing_is_writ
         episode=fold(()),
         version=0,
         writer_id="r1",
-        before_fence=never,
-        after_fence=noted,
+        attempt=attempt_of(opened, claim=Pending()),
     )
 
     async def write_first() -> None:

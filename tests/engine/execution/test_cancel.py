@@ -35,7 +35,7 @@ from streams.model.events import (
 from streams.ports.delivery import ACK_WAIT_S
 from streams.ports.log import START, Commit
 from streams.wire import codec
-from tests.engine.crew import crew_of
+from tests.engine.crew import crew_of, parts_of
 from tests.engine.lane_stage import begun, lane_reached, laned, news, publish
 from tests.engine.stage import (
     CLOCK,
@@ -386,9 +386,33 @@ async def carry_out(app, ports, delivery) -> bool:
     """Do what a delivery asks for now, on a node of its own; return whether it is answered for."""
     clock = SimClock()
     life_ = await life(ports, delivery.content.episode_id)
-    context = crew_of(app, ports, clock=clock)
-    cancellation = CancelHandler(context, delivery.content, delivery)
+    parts = parts_of(crew_of(app, ports, clock=clock))
+    cancellation = CancelHandler(parts, delivery.content, delivery)
     return await cancellation.carry_out(life_.episode, life_.records)
+
+
+class KeptKeys:
+    """Gates whose keys cannot be deleted: the server is away."""
+
+    def __init__(self, gates):
+        self._gates = gates
+
+    def __getattr__(self, name):
+        return getattr(self._gates, name)
+
+    async def delete(self, key, **said):
+        raise Unavailable(key, detail="away")
+
+
+async def test_a_cancel_that_could_not_be_acknowledged_comes_again(ports):
+    app = untouchable()
+    id_ = await leave(ports, app, STARTED)
+    await command_alone(ports, id_)
+    queue = await ports.commands.open_attending("worker")
+    (delivery,) = await queue.receive(room=1, wait_s=WAIT_S)
+    assert not await carry_out(app, replace(ports, gates=KeptKeys(ports.gates)), delivery)
+    await queue.close()
+    assert (await life(ports, id_)).episode.status is Status.CANCELED
 
 
 @pytest.mark.parametrize(

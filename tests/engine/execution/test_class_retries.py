@@ -7,9 +7,19 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from engine.app.actions import Sleep, checkpoint, observe, tool_call
-from engine.app.outputs import Retries
-from engine.errors import NondeterministicReplay
+from engine.app.actions import (
+    Retries,
+    Sleep,
+    checkpoint,
+    fingerprint,
+    observe,
+    problem_of,
+    synthesize,
+    tool_call,
+)
+from engine.app.strategy import ConvergeResult
+from engine.app.tools import Tool, ToolFailed
+from engine.errors import DeclarationError, NondeterministicReplay
 from engine.operations.replay import load, record, replay
 from streams.model.events import (
     CheckpointSaved,
@@ -23,7 +33,7 @@ from streams.model.events import (
 from streams.model.triggers import Budget
 from tests.engine import stage
 from tests.engine.functions.stage import app_of, middle, play, resume
-from tests.engine.functions.test_retries import DOWN, MINUTES, Site, paths
+from tests.engine.functions.test_retries import AT_ONCE, DOWN, MINUTES, Site, paths
 from tests.engine.stage import Scripted
 from vigil.testing import crash_everywhere, in_turn, run
 from vigil.testing.virtual_time import DAY_ONE
@@ -198,11 +208,111 @@ async def test_a_history_that_ends_in_a_pause_asks_for_the_pause():
 async def test_a_class_that_asks_for_something_else_between_attempts_is_found(other):
     life = await play(Scripted(FETCH), tools=[Site(DOWN, "up").fetch])
     failed = middle(life)[:3]
-    again = await resume(app_of(Scripted(other), tools=[Site().fetch]), failed)
-    assert again.end.error_class == "nondeterministic_replay"
+    app = app_of(Scripted(other), tools=[Site().fetch], replay="strict")
+    again = await resume(app, failed)
+    assert again.parked
 
 
 async def test_a_class_that_ends_between_attempts_is_found():
     life = await play(Scripted(FETCH), tools=[Site(DOWN, "up").fetch])
     again = await resume(app_of(Scripted(), tools=[Site().fetch]), middle(life)[:3])
-    assert again.end.error_class == "nondeterministic_replay"
+    assert again.parked
+
+
+class Model:
+    """A synthesizer that gives its answers one by one, and says how often it is asked again."""
+
+    def __init__(self, *answers, retries=AT_ONCE):
+        self._answers, self.retries = list(answers), retries
+        self.keys: list[str] = []
+
+    async def __call__(self, prompt, transient, ctx):
+        self.keys.append(ctx.idempotency_key)
+        answer = self._answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+BUSY = ToolFailed("tool_rate_limited", "slow down")
+
+
+async def test_a_failed_synthesis_is_repeated_as_its_synthesizer_says():
+    model = Model(BUSY, DOWN, "fine")
+    life = await play(Scripted(synthesize("?"), observe(1)), synthesizer=model)
+    assert life.seen == ["fine", 1]
+    assert paths(life) == ["1", "1.0.1", "1.0.2", "1.0.3", "1.0.4", "2"]
+    assert len(set(model.keys)) == 1
+    assert life.end.turns_used == 3
+
+
+async def test_a_synthesis_says_itself_how_often_it_is_repeated():
+    async def model(prompt, transient, ctx):
+        asked.append(prompt)
+        raise BUSY
+
+    asked: list[object] = []
+    plan = Scripted(
+        synthesize("a", retries=Retries(attempts_max=3, first_s=0.001)), synthesize("b")
+    )
+    life = await play(plan, synthesizer=model)
+    assert (life.seen, asked) == (["tool_rate_limited"] * 2, ["a", "a", "a", "b"])
+
+
+async def test_a_function_says_how_often_its_synthesis_is_repeated():
+    async def function(ctx, trigger):
+        return ConvergeResult(summary=await ctx.synthesize("?", retries=AT_ONCE))
+
+    life = await play(function, synthesizer=Model(BUSY, "fine", retries=None))
+    assert life.episode.converged.summary == "fine"
+
+
+async def test_an_answer_of_a_synthesizer_that_refuses_is_not_asked_for_again():
+    model = Model(ToolFailed("http_400", "too long"))
+    assert (await play(Scripted(synthesize("?")), synthesizer=model)).seen == ["http_400"]
+
+
+async def test_other_retries_are_no_other_call_to_a_replay():
+    assert fingerprint(synthesize("?")) == fingerprint(synthesize("?", retries=MINUTES))
+
+
+@pytest.mark.parametrize("retries", [7, Retries(attempts_max=0)])
+async def test_retries_of_a_synthesis_that_cannot_work_are_refused(retries):
+    assert "retries: " in problem_of(synthesize("?", retries=retries))
+    with pytest.raises(DeclarationError, match="retries: "):
+        app_of(Scripted(), synthesizer=Model(retries=retries))
+
+
+class Lamp(Tool):
+    """A tool of its own class that is down at first."""
+
+    retries = AT_ONCE
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+
+    async def call(self, action, args, ctx):
+        answer = self._answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+async def test_a_call_of_a_tool_of_its_own_class_is_repeated_too():
+    plan = Scripted(tool_call("lamp", "light"))
+    life = await play(plan, tools={"lamp": Lamp(DOWN, DOWN, "lit")})
+    assert life.seen == ["lit"]
+    assert paths(life) == ["1", "1.0.1", "1.0.2", "1.0.3", "1.0.4"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"retries": 7}, "retries: 7 is not Retries"),
+        ({"retries": Retries(first_s=9, most_s=3)}, "retries: most_s=3 is less"),
+        ({"side_effect": True}, "a side effect is repeated only with idempotent = True"),
+    ],
+)
+def test_a_tool_of_its_own_class_is_refused_with_retries_that_cannot_work(fields, why):
+    with pytest.raises(DeclarationError, match=why):
+        app_of(Scripted(), tools={"lamp": type("Wrong", (Lamp,), fields)()})

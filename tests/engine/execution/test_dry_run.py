@@ -7,13 +7,20 @@ from msgspec.structs import replace
 
 from engine.app.actions import converge, synthesize, tool_call
 from engine.app.findings import clear_finding, raise_finding, update_finding
+from engine.app.outputs import propose_output
 from engine.app.strategy import ConvergeResult, Strategy
-from engine.app.tools import Synthesis, Tool, overrides
+from engine.app.tools import Failure, Synthesis, Tool, overrides
 from streams.json import NOTHING, raw, unraw
 from streams.model.commands import Recover
-from streams.model.events import EndStatus, FindingRaised, StepAnnounced, StepRecorded
+from streams.model.events import (
+    EndStatus,
+    EpisodeConverged,
+    FindingRaised,
+    StepAnnounced,
+    StepRecorded,
+)
 from streams.model.findings import Cause, Finding, FindingStatus
-from streams.model.triggers import Mode
+from streams.model.triggers import Mode, WorkflowTrigger
 from streams.ports.log import START, Commit
 from tests.engine.stage import (
     CLOCK,
@@ -33,10 +40,11 @@ from tests.engine.stage import (
 )
 
 
-async def dry_run(ports, strategy, given=None, **declared):
+async def dry_run(ports, strategy, given=None, *, trigger=None, **declared):
     """Run one episode that is not meant, with the overrides `given`, and return its life."""
     app = app_of(strategy, **declared)
     opened = replace(opening(app), mode=Mode.DRY_RUN, overrides=given)
+    opened = replace(opened, trigger=trigger or opened.trigger)
     await write(ports, opened.episode_id, opened)
     await ask_start(ports, opened.episode_id)
     async with running(app, ports):
@@ -58,9 +66,46 @@ async def test_a_call_that_an_override_stands_for_is_not_made(ports):
     assert life_.seen == ["given", {"call": 1}]
 
 
-async def test_an_override_stands_for_a_tool_that_is_not_there(ports):
-    given = overrides(tools={"tool.a": None})
-    assert (await dry_run(ports, Scripted(tool_call("tool", "a")), given)).seen == [None]
+async def test_an_override_for_a_tool_that_is_not_there_is_refused_in_one_line(ports):
+    given = overrides(tools={"tol.a": None})
+    plan = Scripted(tool_call("tool", "a"))
+    life_ = await dry_run(ports, plan, given, tools={"tool": Counter()})
+    said = "an override is for 'tol.a', and no tool is called that; did you mean tool.a?"
+    assert (life_.end.error_class, life_.end.error_detail) == ("unknown_override", said)
+    assert life_.of(StepRecorded) == []
+
+
+async def test_overrides_of_a_workflow_may_be_for_tools_of_other_apps(ports):
+    given = overrides(tools={"elsewhere.a": None, "tool.a": 7})
+    trigger = WorkflowTrigger(workflow_instance_id="i", workflow_step_id="s")
+    plan = Scripted(tool_call("tool", "a"))
+    life_ = await dry_run(ports, plan, given, trigger=trigger, tools={"tool": Counter()})
+    assert life_.seen == [7]
+
+
+async def test_steps_that_an_override_stands_for_are_marked(ports):
+    given = overrides(tools={"tool.a": 1, "tool.b": Failure("gone")}, synthesis="ok")
+    plan = Scripted(
+        tool_call("tool", "a"), tool_call("tool", "b"), tool_call("tool", "c"), synthesize("?")
+    )
+    life_ = await dry_run(ports, plan, given, tools={"tool": Counter()})
+    assert [step.is_override for step in life_.of(StepRecorded)] == [True, True, False, True]
+
+
+async def test_an_override_makes_a_call_and_a_synthesis_fail(ports):
+    tool, down = Counter(), Failure("tool_unavailable", "the server is down")
+    given = overrides(tools={"tool.a": down}, synthesis=Failure("model_busy"))
+    plan = Scripted(tool_call("tool", "a"), synthesize("?"))
+    life_ = await dry_run(ports, plan, given, tools={"tool": tool})
+    assert (tool.calls, life_.seen) == ([], ["tool_unavailable", "model_busy"])
+    assert life_.of(StepRecorded)[0].error_detail == "the server is down"
+
+
+async def test_a_dry_run_says_on_the_journal_what_it_would_have_raised_and_sent(ports):
+    found, mail = [raise_finding("disk", class_="full")], [propose_output("mail", {"to": "ann"})]
+    life_ = await dry_run(ports, Scripted(findings=found, outputs=mail))
+    (decided,) = life_.of(EpisodeConverged)
+    assert (decided.raises_nothing, decided.sends_nothing) == (True, True)
 
 
 async def test_an_override_is_redacted_like_the_result_that_it_stands_for(ports):

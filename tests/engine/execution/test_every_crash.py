@@ -14,15 +14,16 @@ from typing import Final
 
 import pytest
 
-from engine.app.actions import Pause, approval, tool_call, wait
+from engine.app.actions import Pause, Retries, approval, tool_call, wait
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.findings import raise_finding
-from engine.app.outputs import Retries, Route, propose_output
+from engine.app.outputs import Route, propose_output
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE
+from streams.keys import PUBLISHED
 from streams.layout import Stream
 from streams.model.events import (
     DeadRequeued,
@@ -133,9 +134,10 @@ class Ending:
 
     @property
     def told(self) -> list[str]:
-        """Ids of what the world was told, but for who began with it, and who lost it."""
+        """Ids of what the world was told, but for the nodes, who began with it, and who lost it."""
+        told = (id_ for id_ in self.scene.told_ids if not id_.startswith("node."))
         others = (".started.", ".claim_lost.")
-        return sorted(id_ for id_ in self.scene.told_ids if not any(each in id_ for each in others))
+        return sorted(id_ for id_ in told if not any(each in id_ for each in others))
 
     @property
     def settlements(self) -> list[DeadRequeued]:
@@ -144,12 +146,17 @@ class Ending:
 
     @property
     def left_behind(self) -> list[object]:
-        """What is still claimed, armed or buried, but for timers of signals: they say nothing."""
+        """What is still claimed, armed or buried, but for timers of signals and what is noted of
+        reactors: that says nothing."""
         ports = self.scene.ports
         return [
             *_claims(self.scene),
             *(each for each in ports.timers._armed if f".{QUEUE}." not in each),
-            *(key for key, each in ports.registry._entries.items() if each.value is not None),
+            *(
+                key
+                for key, each in ports.registry._entries.items()
+                if each.value is not None and not key.startswith(PUBLISHED)
+            ),
             *(each.subject for each in self.scene.letters),
         ]
 

@@ -5,6 +5,8 @@ It knows of them only that sequences of two partitions cannot be compared.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
@@ -179,17 +181,18 @@ async def test_a_former_owner_carries_out_nothing_in_any_partition(ports, app):
     applier = FindingApplier(ports, ACTORS, CLOCK, Turns())
     await write(ports, mine.episode_id, STARTED)
 
-    def check_ours(newest):
+    def check_newest(newest):
         if newest.seq != version:
             raise VersionConflict(newest.subject, expected=version)
 
+    journal = SimpleNamespace(check_newest=check_newest)
     for partition in range(PARTITIONS):
         key = disk_in(ports, partition)
         disk = raise_finding(key, class_="full")
         await applier.apply([disk], opened=mine, attempt=2)
         await applier.apply([clear_finding(key)], opened=other, attempt=1)
         with pytest.raises(VersionConflict):
-            await applier.apply([disk], opened=mine, attempt=1, check_ours=check_ours)
+            await applier.apply([disk], opened=mine, attempt=1, journal=journal)
         assert await kinds_of(ports, key) == [FindingRaised, FindingCleared]
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from engine.app.actions import observe, tool_call
+from engine.episodes.attempt import NO_CLAIM
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
-from engine.runtime.leases import NO_CLAIM
 from streams.errors import Unavailable
 from streams.keys import episode_claim
 from streams.model.commands import Recover
@@ -119,7 +119,7 @@ class Silent:
 
     def __init__(self, world):
         self._domain_events, self.was_asked = world, asyncio.Event()
-        self.open = world.open
+        self.open, self.stored = world.open, world.stored
 
     async def fence(self, name, payload, *, id):
         self.was_asked.set()

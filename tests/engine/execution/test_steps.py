@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from engine.app.actions import approval, checkpoint, observe, synthesize, tool_call
+from engine.app.actions import Retries, approval, checkpoint, observe, synthesize, tool_call
 from engine.app.findings import raise_finding
 from engine.app.strategy import Strategy
 from engine.app.tools import Synthesis, Tool, ToolFailed
 from streams.json import NOTHING, raw
 from streams.model.events import EpisodeBlocked, StepKind, StepRecorded
+from streams.model.triggers import Budget
 from tests.engine.stage import (
     Scripted,
     app_of,
@@ -118,6 +119,62 @@ async def test_a_synthesizers_tokens_and_model_are_counted():
     assert (first.kind, first.cost_tokens, first.model) == (StepKind.SYNTHESIS, 42, "m1")
     assert life.end.tokens_used == 84
     assert life.seen == [{"a": 1}, {"a": 1}]
+
+
+async def test_tokens_of_input_and_output_are_kept_apart():
+    async def think(prompt, transient, ctx):
+        return Synthesis(content=1, input_tokens=30, output_tokens=12)
+
+    (step,) = (await play(Scripted(synthesize("a")), synthesizer=think)).of(StepRecorded)
+    assert (step.input_tokens, step.output_tokens, step.cost_tokens) == (30, 12, 42)
+
+
+class Estimating:
+    """A synthesizer that returns plain content and says what it has cost."""
+
+    def __init__(self, tokens):
+        self._tokens = tokens
+
+    async def __call__(self, prompt, transient, ctx):
+        return "an answer"
+
+    def estimate_tokens(self, prompt, content):
+        return self._tokens(prompt, content)
+
+
+async def test_a_synthesizer_that_counts_no_tokens_may_estimate_them():
+    model = Estimating(lambda prompt, content: len(prompt) + len(content))
+    life = await play(Scripted(synthesize("abc")), synthesizer=model)
+    (step,) = life.of(StepRecorded)
+    assert (step.input_tokens, step.output_tokens, step.cost_tokens) == (0, 0, 12)
+    assert (life.end.tokens_used, life.seen) == (12, ["an answer"])
+
+
+async def test_estimated_tokens_count_for_the_budget():
+    model = Estimating(lambda prompt, content: 60)
+    plan = Scripted(*map(synthesize, "abc"))
+    life = await play(plan, synthesizer=model, budget=Budget(tokens=100))
+    assert (life.end.error_class, life.end.tokens_used) == ("budget_exceeded", 120)
+
+
+@pytest.mark.parametrize("tokens", [-1, 1.5, None, 2**31])
+async def test_an_impossible_estimate_fails_the_synthesis(tokens):
+    life = await play(
+        Scripted(synthesize("a")), synthesizer=Estimating(lambda prompt, content: tokens)
+    )
+    assert life.seen == ["invalid_estimate"]
+
+
+async def test_an_estimate_that_raises_does_not_have_the_model_asked_again():
+    asked = []
+
+    def estimate(prompt, content):
+        asked.append(prompt)
+        raise KeyError(prompt)
+
+    action = synthesize("a", retries=Retries(attempts_max=3, first_s=1, most_s=1))
+    life = await play(Scripted(action), synthesizer=Estimating(estimate))
+    assert (life.seen, asked) == (["invalid_estimate"], ["a"])
 
 
 async def test_without_a_synthesizer_the_prompt_is_the_result():
@@ -314,11 +371,32 @@ async def test_it_fails_without_it_on_the_next_node_too(ports):
     assert life.end.error_detail.endswith("RuntimeError: [{'secret': '***'}]\n")
 
 
-async def test_without_a_synthesizer_people_do_not_see_the_prompt_as_its_answer_either():
-    life = await play(Scripted(synthesize({"system": "why", "unit": "%"})))
+async def test_without_a_synthesizer_a_timeline_does_not_show_the_prompt_as_its_answer_either():
+    asked = synthesize({"system": "why", "unit": "%"})
+    life = await play(Scripted(asked), log_strategy="timeline")
     assert life.seen == [{"system": "why", "unit": "%"}]
     (step,) = life.of(StepRecorded)
     assert step.result_shown == raw({"system": "[redacted]", "unit": "%"})
+
+
+async def test_a_full_log_has_what_a_model_was_asked_and_nothing_that_is_transient(ports):
+    async def think(prompt, transient, ctx):
+        return "ok"
+
+    asked = synthesize({"system": "you are"}, transient={"key": "t0ken"})
+    life = await play(Scripted(asked), ports=ports, synthesizer=think)
+    (step,) = life.of(StepRecorded)
+    assert step.args == raw({"system": "you are"})
+    assert b"t0ken" not in stored(ports)
+
+
+async def test_a_timeline_keeps_a_prompt_off_the_journal(ports):
+    async def think(prompt, transient, ctx):
+        return "ok"
+
+    asked = synthesize({"system": "you are"})
+    await play(Scripted(asked), ports=ports, synthesizer=think, log_strategy="timeline")
+    assert b"you are" not in stored(ports)
 
 
 async def test_the_error_of_a_synthesizer_quotes_neither_prompt_nor_what_is_transient(ports):
@@ -326,7 +404,7 @@ async def test_the_error_of_a_synthesizer_quotes_neither_prompt_nor_what_is_tran
         raise RuntimeError(f"{prompt} {transient}")
 
     asked = synthesize({"system": "you are", "unit": "%"}, transient={"key": "t0ken"})
-    life = await play(Scripted(asked), ports=ports, synthesizer=think)
+    life = await play(Scripted(asked), ports=ports, synthesizer=think, log_strategy="timeline")
     (step,) = life.of(StepRecorded)
     assert "{'system': '***', 'unit': '%'} {'key': '***'}" in step.error_detail
 

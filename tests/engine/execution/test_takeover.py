@@ -135,6 +135,15 @@ async def test_attempts_that_run_out_end_it_with_a_dead_letter(ports):
     assert (letter.reason, letter.episode_id) == ("attempts_exhausted", id_)
 
 
+@pytest.mark.parametrize(("declared", "fired", "limit"), [(3, 1, 1), (1, 3, 3), (1, 0, 1)])
+async def test_a_limit_that_whoever_fired_it_gave_comes_first(ports, declared, fired, limit):
+    app = app_of(Scripted(*PLAN), attempts_max=declared)
+    id_ = await leave(ports, app, attempts_max=fired)
+    async with running(app, ports):
+        end = (await lived(ports, id_)).end
+    assert end.error_class == ("attempts_exhausted" if limit == 1 else "")
+
+
 async def test_a_node_that_stops_says_that_it_left(ports):
     tool = Counter(open_=False)
     app = app_of(Scripted(tool_call("tool", "a"), observe("b")), tools={"tool": tool})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -234,12 +235,13 @@ async def test_a_former_owner_changes_none_of_its_findings(ports, applier):
     await write(ports, OPENED.episode_id, EpisodeStarted(node="n2", attempt=1, claim_revision=1))
     before = await events_of(ports)
 
-    def check_ours(newest):
+    def check_newest(newest):
         if newest.seq != ours.seq:
             raise VersionConflict(newest.subject, expected=ours.seq)
 
+    journal = SimpleNamespace(check_newest=check_newest)
     with pytest.raises(VersionConflict):
-        await applier.apply(both, opened=OPENED, attempt=1, check_ours=check_ours)
+        await applier.apply(both, opened=OPENED, attempt=1, journal=journal)
     assert await events_of(ports) == before
 
 

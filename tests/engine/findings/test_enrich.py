@@ -46,7 +46,7 @@ async def test_what_is_raised_is_enriched_and_the_world_hears_of_both(ports, enr
     assert (type(first), type(added)) == (FindingRaised, FindingUpdated)
     assert added.is_enrichment
     assert added.cause == first.cause
-    assert added.finding.evidence == raw({"owner": "web", "by": "worker"})
+    assert added.finding.evidence_json == raw({"owner": "web", "by": "worker"})
     assert [one.outcome for one in life.end.findings] == ["raised"]
     findings = [(name, said) for name, said in told(ports) if name.startswith("finding.")]
     assert [name for name, _ in findings] == ["finding.raised", "finding.updated"]

@@ -16,7 +16,6 @@ from engine.findings.store import FindingReader
 from engine.runtime.store import Turns
 from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, connect
-from streams.json import NOTHING, unraw
 from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.model.triggers import Mode, Overrides
@@ -107,8 +106,8 @@ async def test_they_come_without_evidence_and_with_a_short_summary(ports):
     [found] = await findings_of(ports).active()
     whole = await findings_of(ports).get("disk:web-1")
 
-    assert (len(found.summary), found.evidence) == (500, NOTHING)
-    assert (len(whole.summary), unraw(whole.evidence)) == (600, {"used": 0.99})
+    assert (len(found.summary), found.evidence) == (500, None)
+    assert (len(whole.summary), whole.evidence) == (600, {"used": 0.99})
 
 
 async def test_no_more_than_fifty_come_unless_asked_for(ports):

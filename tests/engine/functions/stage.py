@@ -45,11 +45,14 @@ async def play(function, *, reached=None, ports=None, **declared) -> Life:
 
 
 async def resume(app: App, events: Sequence[EpisodeEvent]) -> Life:
-    """Return the life of an episode whose node died after `events`, continued by another one."""
+    """Return the life of an episode whose node died after `events`, continued by another one.
+
+    That is until it ends, or waits for other code.
+    """
     ports = memory_ports(clock=CLOCK)
     episode_id = await leave(ports, app, *events)
     async with running(app, ports):
-        return await lived(ports, episode_id)
+        return await lived(ports, episode_id, lambda life: life.parked or life.episode.finished)
 
 
 def middle(life: Life) -> list[EpisodeEvent]:

@@ -17,7 +17,7 @@ from engine.app.outputs import propose_output
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import overrides
 from engine.app.triggers import event
-from engine.errors import CallFailed, DeclarationError, InvalidAction
+from engine.errors import CallFailed, DeclarationError, InvalidAction, cause_line
 from engine.waits.requests import resolve
 from engine.waits.signals import References
 from streams.clock import SystemClock
@@ -436,7 +436,7 @@ async def _alone(ctx): ...
 
 @pytest.mark.parametrize(
     ("function", "problem"),
-    [(_plain, "is not `async def name(ctx, trigger)`"), (_alone, "takes not (ctx, trigger)")],
+    [(_plain, "is not `async def name(ctx, trigger)`"), (_alone, "must take (ctx, trigger)")],
 )
 def test_what_is_no_such_function_is_refused(function, problem):
     actor = Actor("worker")
@@ -497,6 +497,26 @@ async def test_an_approval_that_is_not_awaited_is_neither_true_nor_false(asks):
     assert (life.end.error_class, mail.calls) == ("invalid_action", [])
     said = "ctx.approval(…) is not awaited; write await ctx.approval(…) (test_functions.py:"
     assert life.end.error_detail.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        lambda asked: asked + 1,
+        lambda asked: asked["at"],
+        list,
+        lambda asked: asked > 3,
+        lambda asked: asked.status,
+    ],
+    ids=["sum", "item", "list", "order", "attribute"],
+)
+async def test_a_call_that_is_not_awaited_has_no_value(uses):
+    async def check(ctx, trigger):
+        uses(ctx.call("disk.read"))
+
+    life = await play(check, tools=TOOLS)
+    said = "ctx.call(…) is not awaited; write await ctx.call(…) (test_functions.py:"
+    assert said in cause_line(life.end.error_detail)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.app.actions import Converge, Done, RequestApproval, ToolCall
+from engine.app.actions import Converge, Done, RequestApproval, Retries, ToolCall
 from engine.app.function_tool import tool
-from engine.app.outputs import Retries
 from engine.app.strategy import ConvergeResult
 from engine.errors import EpisodeFailed, NondeterministicReplay
 from engine.operations.replay import load, record, replay

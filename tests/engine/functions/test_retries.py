@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from engine.app.actions import Retries
 from engine.app.function_tool import tool
-from engine.app.outputs import Retries
 from engine.app.strategy import ConvergeResult
-from engine.app.tools import ToolBreaker, ToolFailed
+from engine.app.tools import ToolBreaker, ToolFailed, retry_s
 from engine.errors import CallFailed
 from streams.model.events import (
     EndStatus,
@@ -220,8 +220,8 @@ async def test_what_the_journal_says_of_an_attempt_stands_when_the_retries_chang
 async def test_pauses_double_and_jitter_is_fixed_by_the_call():
     pauses = []
     for key in ("a", "a", "b"):
-        fetch = Site(retries=Retries(attempts_max=5, first_s=1, most_s=6)).fetch
-        pauses.append([fetch.retry_s("crash", attempt=n, key=key) for n in range(1, 6)])
+        retries = Retries(attempts_max=5, first_s=1, most_s=6)
+        pauses.append([retry_s(retries, "crash", attempt=n, key=key) for n in range(1, 6)])
     for most, pause in zip([1, 2, 4, 6], pauses[0], strict=False):
         assert most / 2 <= pause <= most
     assert pauses[0][4] == 0.0

@@ -14,14 +14,13 @@ from engine.lanes import scheduler
 from engine.lanes.effects import LaneEffects
 from engine.lanes.intake import EventQueue, InputItem, LaneInput, Mailbox
 from engine.runtime.consumer import DeliveryCount
-from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import Unavailable
 from streams.keys import lane_claim
 from streams.memory import durable
 from streams.model.events import LaneMoved
 from streams.ports.delivery import QueuePosition
 from streams.ports.log import Commit
-from tests.engine.crew import crew_of
+from tests.engine.crew import breakers_of, crew_of, evaluator_of
 from tests.engine.lane_stage import (
     Point,
     begun,
@@ -378,9 +377,9 @@ def source():
 def intake(ports):
     context = crew_of(laned(), ports)
     return LaneInput(
-        evaluator=TriggerEvaluator(context),
+        evaluator=evaluator_of(context),
         dead_letters=DeadLetterWriter(ports, CLOCK),
-        effects=LaneEffects(context),
+        effects=LaneEffects(context, breakers_of(context)),
         mailbox=Mailbox(),
         over=asyncio.Event(),
         takes_causes=True,

@@ -21,7 +21,6 @@ from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import EMPTY, fold
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.triggers import admit
-from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import Incompatible
 from streams.keys import breaker_key, cooldown_key, pause_key
 from streams.layout import Stream
@@ -29,7 +28,7 @@ from streams.memory import durable
 from streams.model.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeOpened, LaneMoved
 from streams.model.lanes import Ticket
 from streams.ports.log import START, Commit
-from tests.engine.crew import crew_of
+from tests.engine.crew import breakers_of, crew_of, evaluator_of
 from tests.engine.lane_stage import (
     Point,
     all_taken,
@@ -320,7 +319,7 @@ async def test_what_is_dropped_leaves_a_cooldown_that_is_not_its_own(ports):
     other = dropped.episode_id.encode()[::-1]
     trigger = msgspec.structs.replace(dropped.trigger, entity_id="2")
     await ports.gates.put(key, other)
-    evaluator = TriggerEvaluator(crew_of(app, ports))
+    evaluator = evaluator_of(crew_of(app, ports))
     await evaluator.take_back(msgspec.structs.replace(dropped, trigger=trigger))
     entry = await ports.gates.get(key)
     assert entry is not None
@@ -379,7 +378,8 @@ async def test_what_waits_for_longer_than_it_is_worth_beginning_is_canceled(port
 
 
 async def test_nothing_is_kept_for_those_that_have_left(ports):
-    effects = LaneEffects(crew_of(laned(), ports), traces={"waited": "00-1", "waits": "00-2"})
+    context = crew_of(laned(), ports)
+    effects = LaneEffects(context, breakers_of(context), traces={"waited": "00-1", "waits": "00-2"})
     await effects.carry_out(LaneMoved(left=("waited",)), EMPTY, version=1, openings={})
     assert effects.traces == {"waits": "00-2"}
 

@@ -15,11 +15,11 @@ import pytest
 from engine.app.actions import approval, tool_call
 from engine.app.workflow_plan import starter_id
 from engine.cluster.members import live_nodes
-from engine.cluster.modes import NodeMode
 from engine.episodes.fire import fire
 from streams.keys import mode_key
 from streams.memory import MemoryPorts, memory_ports
 from streams.model.events import EndStatus, EpisodeFinished
+from streams.model.modes import NodeMode
 from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
     WORKFLOW,

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from copy import copy
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from engine.app.actions import observe, tool_call
+from engine.cluster.announce import ACTORS_TOLD_MAX, node_started
+from engine.cluster.nodes import NodeInfo
 from engine.node import node as module
+from engine.node.node import Node
+from engine.runtime.publish import EventPublisher
 from streams.errors import BadName, Unavailable
 from streams.layout import Stream
 from streams.model.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeStarted
+from streams.model.modes import NodeMode
 from tests.engine.stage import (
+    CLOCK,
     LOOK_S,
     WAIT_S,
     Counter,
@@ -29,6 +37,7 @@ from tests.engine.stage import (
     open_episode,
     opening,
     running,
+    told,
     write,
 )
 
@@ -280,3 +289,79 @@ async def test_a_command_that_does_not_parse_is_one_dead_letter(ports):
 def test_a_node_needs_a_name(ports, name):
     with pytest.raises(BadName, match="is not a name"):
         node_of(app_of(Scripted()), ports, name)
+
+
+INFO = NodeInfo(
+    name="n1", host="h", pid=1, since=CLOCK.now(), lease_s=30.0,
+    mode=NodeMode.FULL, setting=NodeMode.FULL,
+)  # fmt: skip
+
+
+def news_of_nodes(ports):
+    return [(name, said) for name, said in told(ports) if name.startswith("node.")]
+
+
+async def test_the_world_is_told_once_that_a_node_is_up_and_once_that_it_has_stopped(ports):
+    node = Node(app_of(Scripted()), ports, name="n1", clock=CLOCK, version="7", grace_s=5.0)
+    running_node = asyncio.create_task(node.run())
+    await eventually(lambda: news_of_nodes(ports))
+    node.stop(reason="deploy")
+    node.stop()
+    assert await running_node
+
+    (began, up), (ended, down) = news_of_nodes(ports)
+    assert (began, ended) == ("node.started", "node.stopped")
+    assert (up["node"], up["version"], up["mode"], up["pid"]) == ("n1", "7", "full", os.getpid())
+    assert up["actors"] == ["worker"]
+    assert (down["since"], down["reason"], down["is_clean"]) == (up["since"], "deploy", True)
+
+
+async def test_a_node_that_starts_again_is_told_again(ports):
+    for number in (1, 2):
+        node = Node(app_of(Scripted()), ports, name="n1", clock=CLOCK, grace_s=5.0)
+        running_node = asyncio.create_task(node.run())
+        await eventually(lambda number=number: len(news_of_nodes(ports)) == 2 * number - 1)
+        node.stop()
+        await running_node
+
+    assert [name for name, _ in news_of_nodes(ports)] == ["node.started", "node.stopped"] * 2
+
+
+async def test_the_same_event_about_a_process_is_kept_once(ports):
+    publisher = EventPublisher(ports.domain_events)
+    for _ in range(2):
+        await publisher.publish([node_started(copy(INFO), ["a"])])
+
+    assert len(news_of_nodes(ports)) == 1
+
+
+async def test_a_node_that_is_killed_says_nothing(ports):
+    node = Node(app_of(Scripted()), ports, name="n1", clock=CLOCK)
+    running_node = asyncio.create_task(node.run())
+    await eventually(lambda: news_of_nodes(ports))
+    running_node.cancel()
+    await asyncio.gather(running_node, return_exceptions=True)
+
+    assert [name for name, _ in news_of_nodes(ports)] == ["node.started"]
+
+
+async def test_a_node_that_stops_before_it_is_up_says_nothing_of_itself(ports):
+    node = Node(app_of(Scripted()), ports, name="n1", clock=CLOCK)
+    node.stop()
+    assert await node.run()
+
+    assert news_of_nodes(ports) == []
+
+
+async def test_a_node_that_does_not_announce_itself_says_nothing_of_itself(ports):
+    with capture_logs() as lines:
+        async with running(app_of(Scripted()), ports):
+            await eventually(lambda: "node up" in [line["event"] for line in lines])
+
+    assert news_of_nodes(ports) == []
+
+
+def test_of_many_actors_the_first_thousand_are_named():
+    actors = [f"a{number:04}" for number in reversed(range(ACTORS_TOLD_MAX + 1))]
+    named = node_started(INFO, actors).payload["actors"]
+    assert (len(named), named[0], named[-1]) == (ACTORS_TOLD_MAX, "a0000", "a0999")

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.app.triggers import cron, every, schedule_in, spec_of
-from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
 from engine.operations.census import OpenWait
 from engine.operations.drift import (
@@ -23,6 +22,7 @@ from engine.operations.drift import (
     reason_of,
     why_unknown,
 )
+from streams.model.modes import NodeMode
 
 NOW = datetime(2026, 11, 21, 12, 7, tzinfo=UTC)
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
 from engine.episodes.episode import Episode, fold
 from engine.operations.why_unheard import instance_unheard, unheard
@@ -14,6 +13,7 @@ from streams.json import NOTHING, raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.events.definitions import DefinitionKind
+from streams.model.modes import NodeMode
 from streams.model.triggers import Budget, EventTrigger
 from streams.ports.log import Commit, Recorded
 

@@ -14,7 +14,7 @@ from engine.app.actions import approval, wait
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.triggers import event, every
-from engine.cluster.modes import SWITCHES, NodeMode
+from engine.cluster.modes import SWITCHES
 from engine.cluster.nodes import NodeInfo, actor_info, encoded
 from engine.episodes.episode import Status
 from engine.errors import BadRequest
@@ -33,6 +33,7 @@ from streams.memory.bucket import MemoryBucket
 from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.timers import MemoryTimers
 from streams.model.events import EndStatus
+from streams.model.modes import NodeMode
 from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import STARTED, Scripted, life, lived, open_episode, running, write

@@ -134,7 +134,7 @@ async def test_a_replay_performs_nothing():
 async def test_a_strategy_that_asks_for_something_else_is_told(changed):
     history = await history_of(Scripted(A, B))
     with pytest.raises(NondeterministicReplay):
-        await replayed(history, Scripted(*changed))
+        await replayed(history, Scripted(*changed), replay="strict")
 
 
 async def test_what_is_told_names_the_step_and_both_actions():
@@ -171,7 +171,7 @@ async def test_checkpoints_hide_no_change_before_them():
     again = await replayed(history, Scripted(A, checkpoint("half"), B))
     assert (again.steps, again.state.done) == (3, 3)
     with pytest.raises(NondeterministicReplay, match="call 1"):
-        await replayed(history, Scripted(B, checkpoint("half"), B))
+        await replayed(history, Scripted(B, checkpoint("half"), B), replay="strict")
 
 
 async def test_what_an_abandoned_beginning_had_done_is_not_asked_for_again():

@@ -10,14 +10,13 @@ import pytest
 
 from engine.app.outputs import propose_output
 from engine.outputs import dead_letters
-from engine.outputs.deliver import OutputDelivery
 from engine.outputs.handle import OutputCommands
 from engine.outputs.output import fold
 from streams.layout import Kind, Stream
 from streams.memory.log import MemoryLog
 from streams.model.commands import RetryOutput
 from streams.model.events import DeadEvent, DeadLettered, DeadRequeued
-from tests.engine.crew import crew_of
+from tests.engine.crew import attempt_of, crew_of, delivery_of
 from tests.engine.output_stage import Pager, Proposing, app_of, broken
 from tests.engine.stage import opening, write
 
@@ -53,9 +52,8 @@ def carry(app, ports):
         log = SlowToBury(ports.log._streams, stack=ports.stack)
         log.meanwhile = [meanwhile] if meanwhile else []
         slow = replace(context, ports=replace(ports, log=log))
-        await OutputDelivery(
-            slow, opening(app, id_=id_), f"p{next(writer_ids)}", lambda: None
-        ).carry("disk", WANTED)
+        attempt = attempt_of(opening(app, id_=id_))
+        await delivery_of(slow, attempt, f"p{next(writer_ids)}").carry("disk", WANTED)
 
     return carried
 
@@ -130,6 +128,6 @@ async def test_a_letter_is_settled_though_a_replica_does_not_know_of_it_yet(port
     behind = replace(ports, log=Behind(ports.log._streams, stack=ports.stack))
     context = crew_of(app, behind)
     context.permits.runs.turn(on=True)
-    await OutputDelivery(context, opening(app, id_="x2"), "p", lambda: None).carry("disk", WANTED)
+    await delivery_of(context, attempt_of(opening(app, id_="x2")), "p").carry("disk", WANTED)
     first, *_ = await letters(ports)
     assert first[1:] == [by_worker(app, "x2")]

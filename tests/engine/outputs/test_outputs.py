@@ -8,14 +8,13 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from engine.app.actions import Done, observe
-from engine.app.outputs import DeliveryFailed, Retries, Route, output, plan_hash, propose_output
+from engine.app.actions import Done, Retries, observe
+from engine.app.outputs import DeliveryFailed, Route, output, plan_hash, propose_output
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.episodes.fire import fire
 from engine.errors import Refused
 from engine.operations.dead_letters import DeadLetterRequests
-from engine.outputs.deliver import OutputDelivery
 from engine.outputs.output import fold
 from engine.outputs.requests import retry_output
 from streams.errors import LeaseLost
@@ -39,7 +38,7 @@ from streams.model.events import (
     StepAnnounced,
 )
 from streams.model.outputs import OutputStatus
-from tests.engine.crew import crew_of
+from tests.engine.crew import attempt_of, crew_of, delivery_of
 from tests.engine.output_stage import Frost, Pager, Proposing, Scene, app_of, broken, busy, play
 from tests.engine.stage import Life, decide, opening
 from tests.gates.place import Doom
@@ -704,7 +703,7 @@ def test_nothing_is_delivered_for_an_episode_that_is_canceled_before_its_outputs
         id_ = await scene.open()
         await has_begun.wait()
         await cancel(scene.ports, "worker", id_, by="bob")
-        (run,) = scene.nodes["n1"]._running._runs.values()
+        (run,) = scene.nodes["n1"]._running._attempts.values()
 
         async def is_known() -> bool:
             return run.canceled is not None
@@ -1019,20 +1018,23 @@ def test_a_last_attempt_that_was_cut_off_is_not_made_again():
     assert (len(pager.views), len(scene.letters)) == (1, 1)
 
 
-async def test_an_adapter_is_not_called_once_the_claim_has_lapsed(ports):
+class Lapsing:
+    """A claim that can be trusted once."""
+
     checks = 0
 
-    def check_claim():
-        nonlocal checks
-        checks += 1
-        if checks > 1:
+    def check(self):
+        self.checks += 1
+        if self.checks > 1:
             raise LeaseLost("episode.worker.e1", revision=1)
 
+
+async def test_an_adapter_is_not_called_once_the_claim_has_lapsed(ports):
     pager = Pager()
     app = paging(pager=pager)
     context = crew_of(app, ports)
     context.permits.runs.turn(on=True)
-    courier = OutputDelivery(context, opening(app), "pen", check_claim)
+    courier = delivery_of(context, attempt_of(opening(app), claim=Lapsing()), "pen")
     with pytest.raises(LeaseLost):
         await courier.carry("disk", page(), is_new=True)
     output_ = fold(await ports.log.read(ports.stack.output("disk")))

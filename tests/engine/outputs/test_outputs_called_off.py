@@ -139,9 +139,8 @@ def test_a_request_that_comes_again_is_one_and_the_world_is_told_of_it():
         await scene.reached("disk", "awaiting_approval")
         said = OutputCanceled(by="ann", cancel_id="c1")
         await left(wired(Life("who died"), scene.servers), "disk", said)
-        again = CancelOutput(
-            actor_id="worker", episode_id=id_, id="c1", output_key="disk", by="ann"
-        )
+        of = {"actor_id": "worker", "episode_id": id_, "output_key": "disk", "round_no": 1}
+        again = CancelOutput(**of, id="c1", by="ann")
         await scene.ports.commands.send(again, id="c1")
         return await scene.ended(id_)
 
@@ -154,15 +153,26 @@ def test_a_request_that_comes_again_is_one_and_the_world_is_told_of_it():
 # What the world is told.
 
 
-def test_of_what_is_canceled_while_it_waits_for_its_turn_all_is_told(monkeypatch):
-    counted: list[str] = []
+@pytest.fixture
+def counted(monkeypatch):
+    """Outcomes of outputs, as the metrics count them."""
+    found: list[str] = []
 
     class Counted:
         def add(self, _amount: int, labels: dict[str, str]) -> None:
-            counted.append(labels["outcome"])
+            found.append(labels["outcome"])
 
     monkeypatch.setattr(telemetry, "outputs", Counted())
+    return found
 
+
+async def test_an_outcome_is_counted_once_however_often_it_is_found(ports, counted):
+    for node in ("first", "next"):
+        await courier_of(paging(), ports, node).carry("disk", page(dedupe_key="disk"))
+    assert counted == ["delivered"]
+
+
+def test_of_what_is_canceled_while_it_waits_for_its_turn_all_is_told(counted):
     async def story(scene: Scene):
         id_ = await scene.open()
         await scene.reached("disk", "proposed")

@@ -31,7 +31,7 @@ from streams.model.events import (
     OutputProposed,
 )
 from streams.model.outputs import OutputStatus
-from tests.engine.crew import crew_of
+from tests.engine.crew import attempt_of, crew_of, delivery_of
 from tests.engine.output_stage import Pager, Proposing, Scene, app_of, busy, play
 from tests.engine.stage import (
     CLOCK,
@@ -70,7 +70,7 @@ def courier_of(app: App, ports, writer_id: str, *, id_: str = "x1") -> OutputDel
     """Return a courier of an episode of `app` whose claim holds."""
     context = crew_of(app, ports)
     context.permits.runs.turn(on=True)
-    return OutputDelivery(context, opening(app, id_=id_), writer_id, lambda: None)
+    return delivery_of(context, attempt_of(opening(app, id_=id_)), writer_id)
 
 
 def test_nothing_is_delivered_after_an_episode_was_canceled():

@@ -13,14 +13,13 @@ from engine.episodes.open import open_episode
 from engine.episodes.overlap.hold import SubjectHeld
 from engine.episodes.overlap.store import UNOPENED_S, Holds
 from engine.errors import Refused
-from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Gated
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.memory import memory_ports
 from streams.model.commands import Start
 from streams.ports.domain_events import DomainEvent
-from tests.engine.crew import crew_of
+from tests.engine.crew import crew_of, evaluator_of
 from tests.engine.reactor import journals as given
 from tests.spec import EPOCH
 from vigil import Actor, App, ConvergeResult, event, every, manual
@@ -275,7 +274,7 @@ async def test_one_that_is_kept_starts_if_the_one_before_it_is_never_opened(lane
 
 async def test_a_node_that_stood_still_once_the_subject_was_held_leaves_the_event_to_others():
     app, ports = app_of("buffer_one"), memory_ports(clock=SystemClock())
-    evaluator = TriggerEvaluator(crew_of(app, ports))
+    evaluator = evaluator_of(crew_of(app, ports))
     first = await evaluator.evaluate(part_of(app, 1))
     await open_episode(ports, first, at=EPOCH, trace="")
     second = await evaluator.builder.of(

@@ -11,12 +11,24 @@ from engine.episodes import dry_run
 from engine.episodes import open as placing
 from engine.episodes.breakers.breaker import TRIPPED
 from engine.reactor import follow_up
-from engine.reactor.follow_up import Effect, SendCommand
+from engine.reactor.follow_up import Effect, SendCommand, SendTimer
 from engine.runtime.publish import PublicEvent
-from streams.model.commands import ShareDecision, Start, StepDone
-from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.children import ChildEnd, ChildStart, WithParent
+from streams.model.commands import Attend, ChildEnded, ShareDecision, Start, StepDone
+from streams.model.events import (
+    ActorPaused,
+    ActorResumed,
+    BlockReason,
+    EndStatus,
+    EpisodeBlocked,
+    EpisodeFinished,
+    EpisodeOpened,
+    Fork,
+    StepAnnounced,
+)
 from streams.model.service_levels import LevelOutcome, ServiceLevel
-from streams.model.triggers import PublicEvents
+from streams.model.triggers import Budget, EpisodeTrigger, PublicEvents
+from streams.model.waits import Wait
 from streams.ports.log import Recorded
 from tests.engine.reactor import journals as given
 
@@ -280,6 +292,18 @@ def test_a_definition_is_told_as_it_is_applied_and_disabled():
     assert applied.id != disabled.id
 
 
+def test_an_order_is_followed_and_told():
+    subject = given.STACK.order("pause.monitor")
+    paused = ActorPaused(actor_id="monitor", by="ann", reason="deploy")
+    (record,) = given.commits(subject, (paused, ActorResumed(actor_id="monitor", by="bob")))
+
+    follows, *told = follow_up.of_order(record, key="pause.monitor")
+
+    assert follows == follow_up.FollowOrder("pause.monitor")
+    assert names(told) == ["actor.paused", "actor.resumed"]
+    assert len(set(ids(told))) == 2
+
+
 def test_a_dead_letter_is_told_without_what_was_rejected():
     letter, found = None, []
     for record in given.commits(given.STACK.dead("events", "7"), given.LETTER, given.DISCARDED):
@@ -290,3 +314,63 @@ def test_a_dead_letter_is_told_without_what_was_rejected():
     assert {each.payload["reason"] for each in found} == {"unreadable"}
     assert "secret" not in str(found)
     assert len(set(ids(found))) == 2
+
+
+CHILD = ChildStart(
+    episode_id="c1", actor_id="worker", expectation_id="count", budget=Budget(), payload={"n": 1}
+)
+ANNOUNCED = StepAnnounced(
+    step_no=1,
+    fingerprint="ab",
+    tool_name="worker.count",
+    idempotency_key="e1:1:ab",
+    path="1",
+    child=CHILD,
+)
+OF_PARENT = EpisodeTrigger(parent_id="p1", parent_actor_id="boss", call="1", hops=1)
+
+
+def test_an_announced_child_is_asked_for_once_and_one_hop_further():
+    (asked,) = of_episode((given.OPENED, given.STARTED), ANNOUNCED, told=1)
+    assert isinstance(asked, SendTimer)
+    assert (asked.id, asked.timer.actor, asked.timer.purpose) == ("child.c1", "worker", "fire")
+    assert asked.timer.payload["payload"] == {"n": 1}
+    assert asked.timer.payload["hops"] == given.OPENED.trigger.hops + 1
+
+
+def test_the_end_of_a_child_is_told_to_its_parent_and_that_of_its_fork_to_nobody():
+    child = replace(given.OPENED, trigger=OF_PARENT)
+    told = sent(of_episode((child, given.STARTED), given.FINISHED, told=1))
+    command = ChildEnded(actor_id="boss", episode_id="p1", child_id="e1")
+    assert told == [SendCommand(command, "child_ended.e1")]
+    forked = replace(child, fork=Fork(episode_id="e0", step_no=0, by="ann"))
+    assert sent(of_episode((forked, given.STARTED), given.FINISHED, told=1)) == []
+
+
+def test_the_end_of_a_parent_cancels_the_children_whose_end_it_has_not():
+    began = (given.OPENED, given.STARTED)
+    canceled = sent(of_episode(began, ANNOUNCED, given.FINISHED, told=1))
+    assert [each.id for each in canceled] == ["cancel.c1.parent"]
+    ended = replace(given.STEP, path="1", child=ChildEnd(episode_id="c1"))
+    assert sent(of_episode(began, ANNOUNCED, ended, given.FINISHED, told=1)) == []
+    left = replace(ANNOUNCED, child=replace(CHILD, with_parent=WithParent.LEAVE))
+    assert sent(of_episode(began, left, given.FINISHED, told=1)) == []
+
+
+def test_a_call_that_the_functions_own_timeout_cut_off_cancels_its_child():
+    given_up = replace(given.STEP, path="1", error_class="call_timeout")
+    canceled = sent(of_episode((given.OPENED, given.STARTED), ANNOUNCED, given_up, told=1))
+    assert [each.id for each in canceled] == ["cancel.c1.parent"]
+
+
+def test_an_episode_that_waits_for_children_is_looked_after_at_once():
+    blocked = EpisodeBlocked(
+        step_no=1,
+        reason=BlockReason.WAIT,
+        fingerprint="ab",
+        wait=Wait(ref=""),
+        for_children=True,
+    )
+    effects = of_episode((given.OPENED, given.STARTED), (ANNOUNCED, blocked), told=1)
+    look = SendCommand(Attend(actor_id="monitor", episode_id="e1"), "children.e1.1")
+    assert look in effects

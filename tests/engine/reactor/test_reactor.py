@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import NodeInfo, encoded
 from engine.reactor import reactor as reactors
 from engine.reactor.leader import Leader, Leadership, leader_of
@@ -22,6 +21,7 @@ from streams.errors import Unavailable
 from streams.keys import node_key, published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
+from streams.model.modes import NodeMode
 from streams.ports.domain_events import EVENT_BYTES_MAX
 from streams.subjects import Stack
 from streams.wire import codec
@@ -443,7 +443,7 @@ def test_whoever_slept_while_another_led_tells_nothing():
         async with scene.at_work(scene.reactor("n1")):
             await scene.quiet()
             entry = await scene.ports.gates.get(published_key(PART))
-            assert entry is None, "it has told nothing so far, and has no fence"
+            assert int(entry.value) == 0, "it has told nothing so far, and has no fence"
             await scene.ports.gates.put(published_key(PART), b"1")
             await scene.live(1)
             await scene.quiet(0.001)
@@ -464,7 +464,7 @@ def test_whoever_has_nothing_to_tell_leaves_the_stream_as_it_is():
 def test_an_event_that_is_too_large_is_left_out_and_logged():
     event = PublicEvent(name="a.b", id="x", payload={"big": "x" * EVENT_BYTES_MAX}, hops=1)
     with capture_logs() as logs:
-        assert encode(event, trace="") is None
+        assert encode(event, trace="", part=PART) is None
     assert [each["id"] for each in logs] == ["x"]
 
 

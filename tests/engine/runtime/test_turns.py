@@ -75,7 +75,7 @@ async def test_what_others_have_written_meanwhile_is_read(log):
     turns = Turns()
     store, turn = Store(log, CLOCK, len, turns=turns), turns.of(SUBJECT)
     assert (await store.change(SUBJECT, lambda *_: (), id="x")).after.state == 3
-    before = turn.records[-1].seq
+    before = turn.known.version
     await append(log, 2)
     assert (await store.change(SUBJECT, lambda *_: (), id="x")).after.state == 5
     assert log.reads == [before]
@@ -93,7 +93,31 @@ async def test_a_stream_that_was_made_anew_is_read_from_its_beginning(log):
     turns, anew = Turns(), Counting()
     turn = turns.of(SUBJECT)
     await Store(log, CLOCK, len, turns=turns).change(SUBJECT, lambda *_: (), id="x")
-    assert len(turn.records) == 3
+    assert len(turn.known.records) == 3
     await append(anew, 2)
     done = await Store(anew, CLOCK, len, turns=turns).change(SUBJECT, lambda *_: (), id="x")
     assert done.after.state == 2
+
+
+async def test_commits_are_folded_once_where_a_state_can_be_folded_on(log):
+    await append(log, 3)
+    folded = []
+
+    def fold(records, state=0):
+        folded.append(len(records))
+        return state + len(records)
+
+    store = Store(log, CLOCK, fold, turns=Turns(kept_max=1), folds_on=True)
+    await store.change(SUBJECT, lambda *_: (), id="x")
+    for number in range(3):
+        await append(log, 2)
+        done = await store.change(SUBJECT, lambda *_: (), id=f"{number}")
+        assert (done.after.state, len(done.after.records)) == (5 + 2 * number, 1)
+    assert folded == [3, 2, 2, 2]
+
+
+async def test_so_many_are_kept_as_were_used_last(log):
+    turns = Turns(kept_max=2)
+    for subject in ("a", "b", "a", "c"):
+        turns.of(subject)
+    assert sorted(turns._locks) == ["a", "c"]

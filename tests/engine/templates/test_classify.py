@@ -46,7 +46,7 @@ async def test_the_first_rule_that_fits_makes_the_finding():
     assert isinstance(intent, RaiseFinding)
     assert (intent.finding_key, intent.class_) == ("worker:thing:web-1", "disk_full")
     assert (intent.severity, intent.confidence) == ("critical", 1.0)
-    assert msgspec.json.decode(intent.evidence) == {"disk.used": 97}
+    assert msgspec.json.decode(intent.evidence_json) == {"disk.used": 97}
     assert intent.summary == result.summary == "web-1: disk_full"
 
 
@@ -81,7 +81,7 @@ async def test_the_configuration_has_the_words():
     assert intent.finding_key == "host:disk:db-7"
     assert intent.summary == "db-7: 97 %, disk_full"
     assert (intent.subject_kind, intent.subject_id) == ("host", "db-7")
-    assert msgspec.json.decode(intent.evidence) == {"used": 97}
+    assert msgspec.json.decode(intent.evidence_json) == {"used": 97}
 
 
 async def test_without_a_subject_the_finding_is_that_of_the_expectation():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from engine.app.actions import Retries
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.tools import Synthesis, ToolFailed
@@ -67,7 +68,7 @@ async def test_the_answer_makes_the_finding():
     assert intent.finding_key == "worker:thing:web-1"
     assert (intent.class_, intent.severity, intent.confidence) == ("errors_rising", "high", 0.8)
     assert intent.summary == "errors rise since noon" == life.episode.converged.summary
-    assert msgspec.json.decode(intent.evidence) == {"since": "12:00"}
+    assert msgspec.json.decode(intent.evidence_json) == {"since": "12:00"}
     assert life.episode.converged.confidence == 0.8
 
 
@@ -115,7 +116,7 @@ async def test_the_configuration_says_where_the_answer_has_what():
 
     assert (intent.class_, intent.severity, intent.confidence) == ("odd", "low", 1.0)
     assert intent.summary == "odd of web-1 at 12 errors"
-    assert msgspec.json.decode(intent.evidence) == [1]
+    assert msgspec.json.decode(intent.evidence_json) == [1]
 
 
 async def test_the_default_class_clears_the_finding():
@@ -161,9 +162,32 @@ async def test_the_last_failure_is_the_one_that_counts():
     assert (life.end.error_class, life.end.error_detail) == ("overloaded", "later")
 
 
+SOON = {"attempts_max": 3, "first_s": 0.001, "most_s": 0.002}
+
+
+async def test_a_model_that_is_busy_is_asked_again_after_pauses():
+    busy = ToolFailed("tool_rate_limited", "slow down")
+    life = await lived_with(Model(busy, busy, ANSWER), configured(retries=SOON))
+    assert only_finding(life).class_ == "errors_rising"
+    pauses = [step.retry_s for step in syntheses(life)]
+    assert [0 < each <= 0.002 for each in pauses] == [True, True, False]
+
+
+async def test_a_model_that_stays_busy_is_asked_as_often_as_the_retries_say():
+    model = Model(*[ToolFailed("tool_rate_limited", "slow down")] * 9)
+    life = await lived_with(model, configured(retries=SOON))
+    assert (life.end.error_class, len(model.asked)) == ("tool_rate_limited", 3)
+
+
+def test_without_a_word_it_is_asked_three_times_with_two_seconds_between():
+    assert configured().config.retries.made() == Retries(attempts_max=3, first_s=2, most_s=60)
+
+
 @pytest.mark.parametrize(
     ("config", "path"),
     [
+        ({"retries": {"attempts_max": 0}}, "retries"),
+        ({"retries": {"first_s": 9, "most_s": 3}}, "retries"),
         ({"system_prompt": ""}, "system_prompt"),
         ({"system_prompt": None}, "system_prompt"),
         ({"default_severity": "bad"}, "default_severity"),

@@ -7,18 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from engine.cluster.modes import NodeMode
 from engine.node.node import Node
 from engine.runtime.slots import Slots
 from engine.triggers.admit import Admission
-from engine.triggers.evaluate import TriggerEvaluator
 from streams.keys import cooldown_key
 from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
 from streams.model.events import EpisodeOpened
+from streams.model.modes import NodeMode
 from streams.ports.delivery import ACK_WAIT_S
-from tests.engine.crew import crew_of
+from tests.engine.crew import crew_of, evaluator_of, parts_of
 from tests.engine.stage import CLOCK, HAPPENED, WAIT_S, Scripted, app_of
 from tests.simulation.time import SimClock, simulate
 
@@ -56,7 +55,7 @@ async def test_what_several_queues_bring_at_one_moment_leaves_as_much_room_as_be
     """Each asked for as much as there was room for."""
     app = app_of(Scripted())
     context, names = crew_of(app, ports), app.actors["worker"].event_names()
-    admission = Admission(context, TriggerEvaluator(context), room=Slots(1))
+    admission = Admission(parts_of(context), evaluator_of(context), room=Slots(1))
     source = await ports.domain_events.open("worker", names)
     for _ in range(3):
         ports.domain_events.publish_raw(HAPPENED, b"{ no", {})
@@ -98,7 +97,7 @@ def test_who_stood_still_before_the_cooldown_began_does_not_begin_it():
         ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
         app = app_of(Scripted(), cooldown_s=600)
         context, names = crew_of(app, ports, clock=clock), app.actors["worker"].event_names()
-        admission = Admission(context, TriggerEvaluator(context))
+        admission = Admission(parts_of(context), evaluator_of(context))
         source = await ports.domain_events.open("worker", names)
         await ports.domain_events.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=WAIT_S)

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from engine.app.checks import Breaker
 from engine.episodes.breakers.breaker import BreakerState
-from engine.triggers.evaluate import Cooldowns, cooldown_in
+from engine.triggers.evaluate import OpeningBuilder, cooldown_in
 from engine.triggers.rules import Fire
 from streams.keys import cooldown_key
 from streams.memory import memory_ports
-from streams.model.triggers import EventTrigger
-from tests.engine.crew import crew_of
+from streams.model.triggers import EventTrigger, ScheduleTrigger
+from tests.engine.crew import cooldowns_of, crew_of
 from tests.engine.stage import HAPPENED, Scripted, app_of, opening
 from tests.simulation.time import SimClock, simulate
+from tests.spec import EPOCH
 
 REST_S = 60
 
@@ -47,14 +48,14 @@ async def cooled(ports, *, host="a"):
 
 
 async def test_who_fires_begins_the_cooldown_and_everybody_sees_whose_it_is(app, ports):
-    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
+    one, other = cooldowns_of(crew_of(app, ports, "n1")), cooldowns_of(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     assert await one.cool(thing(app), first, await look(one, app, first))
     assert (await look(other, app, second)).trigger_state.cooled_by == first.episode_id
 
 
 async def test_of_two_events_at_the_same_moment_one_begins_it(app, ports):
-    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
+    one, other = cooldowns_of(crew_of(app, ports, "n1")), cooldowns_of(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     seen, also_seen = await look(one, app, first), await look(other, app, second)
     assert await one.cool(thing(app), first, seen)
@@ -63,7 +64,7 @@ async def test_of_two_events_at_the_same_moment_one_begins_it(app, ports):
 
 
 async def test_a_cause_that_comes_again_before_its_episode_was_opened_passes(app, ports):
-    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
+    one, other = cooldowns_of(crew_of(app, ports, "n1")), cooldowns_of(crew_of(app, ports, "n2"))
     opened = opened_by(app, "x1")
     seen, also_seen = await look(one, app, opened), await look(other, app, opened)
     assert await one.cool(thing(app), opened, seen)
@@ -72,7 +73,7 @@ async def test_a_cause_that_comes_again_before_its_episode_was_opened_passes(app
 
 
 async def test_each_subject_rests_for_itself(app, ports):
-    cooldowns = Cooldowns(crew_of(app, ports))
+    cooldowns = cooldowns_of(crew_of(app, ports))
     one, other = opened_by(app, "x1", host="a"), opened_by(app, "x2", host="b")
     for opened in (one, other):
         assert await cooldowns.cool(thing(app), opened, await look(cooldowns, app, opened))
@@ -85,7 +86,7 @@ async def test_each_subject_rests_for_itself(app, ports):
 def test_the_rest_is_over_when_its_time_is(app):
     async def rest():
         ports = memory_ports(clock=SimClock())
-        cooldowns = Cooldowns(crew_of(app, ports, clock=SimClock()))
+        cooldowns = cooldowns_of(crew_of(app, ports, clock=SimClock()))
         first, second = opened_by(app, "x1"), opened_by(app, "x2")
         await cooldowns.cool(thing(app), first, await look(cooldowns, app, first))
         await asyncio.sleep(REST_S - 0.001)
@@ -97,16 +98,24 @@ def test_the_rest_is_over_when_its_time_is(app):
 
 
 async def test_what_a_person_fires_begins_it_anew_whoever_began_it(app, ports):
-    cooldowns = Cooldowns(crew_of(app, ports))
+    cooldowns = cooldowns_of(crew_of(app, ports))
     first, fired = opened_by(app, "x1"), opened_by(app, "k1")
     await cooldowns.cool(thing(app), first, await look(cooldowns, app, first))
     await cooldowns.cool_anew(thing(app), fired)
     assert await cooled(ports) == fired.episode_id
 
 
+async def test_an_opening_says_which_cooldown_it_begins_and_a_tick_begins_none(app, ports):
+    builder = OpeningBuilder(cooldowns_of(crew_of(app, ports)).context)
+    fired = await builder.opened(thing(app), opened_by(app, "x1").trigger, "x1")
+    tick = ScheduleTrigger(scheduled_at=EPOCH, schedule="every 60s")
+    ticked = await builder.opened(thing(app), tick, "t1")
+    assert (fired.cooldown_s, ticked.cooldown_s) == (REST_S, 0)
+
+
 async def test_without_a_cooldown_nothing_is_remembered(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    cooldowns, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
+    cooldowns, opened = cooldowns_of(crew_of(app, ports)), opened_by(app, "x1")
     assert await cooldowns.cool(thing(app), opened, await look(cooldowns, app, opened))
     await cooldowns.cool_anew(thing(app), opened)
     assert await ports.gates.entries() == {}
@@ -114,7 +123,7 @@ async def test_without_a_cooldown_nothing_is_remembered(ports):
 
 async def test_of_two_nodes_that_saw_the_breaker_one_has_the_probe(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
+    one, other = cooldowns_of(crew_of(app, ports, "n1")), cooldowns_of(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     seen, also_seen = await look(one, app, first), await look(other, app, second)
     for cooldowns, opened, snapshot, is_let in (
@@ -129,7 +138,7 @@ async def test_of_two_nodes_that_saw_the_breaker_one_has_the_probe(ports):
 
 async def test_who_needs_no_probe_leaves_the_breaker_as_it_is(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    cooldowns, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
+    cooldowns, opened = cooldowns_of(crew_of(app, ports)), opened_by(app, "x1")
     snapshot = await look(cooldowns, app, opened)
     assert await cooldowns.probe(thing(app), Fire(opened.trigger), snapshot)
     assert await ports.gates.entries() == {}

@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from engine.app.checks import Breaker
-from engine.app.dedupe import by_value
+from engine.app.dedupe import by_event, by_value
 from engine.app.triggers import event, every, spec_of
 from engine.episodes.breakers.breaker import BreakerState
 from engine.episodes.fire import fire
 from engine.node.node import Node
-from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.schedule import PURPOSE, Tick
 from streams.keys import breaker_key, cooldown_key
 from streams.memory import memory_ports
@@ -21,7 +21,7 @@ from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened, Epis
 from streams.model.triggers import EventTrigger, Mode
 from streams.ports.delivery import ACK_WAIT_S
 from streams.ports.timers import Timer
-from tests.engine.crew import crew_of
+from tests.engine.crew import crew_of, evaluator_of
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,
@@ -149,11 +149,12 @@ async def test_a_duplicate_leaves_an_episode_that_nobody_has_begun_to_the_reacto
     assert await remembered(ports, COOLDOWN) is None
 
 
-async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_with_its_first_commit(
-    ports,
+@pytest.mark.parametrize("dedupe", [by_event(), by_value("order")], ids=["event", "value"])
+async def test_an_event_that_comes_again_has_the_breaker_told_of_an_end_in_the_first_commit(
+    ports, dedupe
 ):
-    """Its node died before it told anybody, and without a claim that would lapse."""
-    app = app_of(Scripted(), dedupe=by_value("order"))
+    """Its node died before it told the breaker, and without a claim that would lapse."""
+    app = app_of(Scripted(), breaker=Breaker(threshold=1), dedupe=dedupe)
     actor = app.actors["worker"]
     source = await ports.domain_events.open(actor.id, actor.event_names())
     await ports.domain_events.publish(HAPPENED, {"order": 1}, id="x1")
@@ -164,16 +165,18 @@ async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_wit
     await delivery.nak()
     await source.close()
     async with running(app, ports):
-        await eventually(lambda: "episode.failed" in [name for name, _ in told(ports)])
+        await eventually(lambda: "circuit_breaker.opened" in [name for name, _ in told(ports)])
+    state = msgspec.json.decode(await remembered(ports, BREAKER), type=BreakerState)
+    assert state.status == "open"
 
 
 async def opening_of_order(app):
     """Return the opening that the event of order 1 has."""
-    evaluator = TriggerEvaluator(crew_of(app, memory_ports(clock=CLOCK)))
+    evaluator = evaluator_of(crew_of(app, memory_ports(clock=CLOCK)))
+    expectation = app.actors["worker"].expectations["thing"]
+    key = "event:x1" if expectation.dedupe == by_event() else "value:order=1"
     trigger = EventTrigger(event_id="x1", event_type=HAPPENED, payload={"order": 1})
-    return await evaluator.builder.of(
-        app.actors["worker"].expectations["thing"], trigger, "value:order=1"
-    )
+    return await evaluator.builder.of(expectation, trigger, key)
 
 
 class CutOff:

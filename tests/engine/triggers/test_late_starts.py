@@ -13,22 +13,22 @@ import pytest
 from engine.app.app import App
 from engine.app.checks import Breaker
 from engine.app.triggers import event, every
-from engine.cluster.modes import NodeMode
 from engine.episodes.breakers.breaker import BreakerState
 from engine.episodes.open import PLACE
 from engine.node.node import Node
 from engine.runtime.slots import Slots
 from engine.triggers.admit import Acknowledgement
-from engine.triggers.evaluate import ARRIVES_S_MAX, TriggerEvaluator
+from engine.triggers.evaluate import ARRIVES_S_MAX
 from streams.keys import breaker_key, calmed_key, cooldown_key, pause_key
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted, LaneMoved
 from streams.model.lanes import Ticket
+from streams.model.modes import NodeMode
 from streams.ports.delivery import ACK_WAIT_S
 from streams.ports.log import START, Commit
-from tests.engine.crew import crew_of
+from tests.engine.crew import crew_of, evaluator_of
 from tests.engine.lane_stage import laned
 from tests.engine.stage import HAPPENED, Life, Scripted, app_of, life, running, told
 from tests.simulation.time import EPOCH, SimClock, simulate
@@ -111,7 +111,9 @@ async def abandoned(
 ) -> AsyncIterator[Scene]:
     ports = memory_ports(clock=SimClock())
     way = OnItsWay(ports.log, ports.stack)
-    node = Node(app, replace(ports, log=way), name="n1", clock=SimClock(), mode=mode)
+    node = Node(
+        app, replace(ports, log=way), name="n1", clock=SimClock(), mode=mode, announces=False
+    )
     task = asyncio.create_task(node.run())
     await asyncio.sleep(1)
     for number in range(events):
@@ -426,7 +428,7 @@ def test_who_refuses_what_others_may_have_let_in_meanwhile_asks_for_a_place():
         clock = SimClock()
         ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
         await cooldown_of_another(ports)
-        evaluator = TriggerEvaluator(crew_of(COOLED, ports, clock=clock))
+        evaluator = evaluator_of(crew_of(COOLED, ports, clock=clock))
         source = await ports.domain_events.open("worker", [HAPPENED])
         await ports.domain_events.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=1)

@@ -300,6 +300,11 @@ def test_a_share_is_from_0_to_under_1_so_that_a_sample_of_1_is_all(id_):
     assert isinstance(ruling(expecting(sample=1.0), happened(id_=id_)), Fire)
 
 
+@pytest.mark.parametrize("id_", ["e-1", "e-2", "e-3"])
+def test_a_sample_of_0_is_none(id_):
+    assert ruling(expecting(sample=0), happened(id_=id_)).reason == "sampled_out"
+
+
 def chosen(sample, *, count=2_000, **of):
     place = {"stack": "vigil", "actor": "monitor", "expectation": "limits", **of}
     ids = [f"x{number}" for number in range(count)]

@@ -41,6 +41,7 @@ from tests.engine.stage import (
     app_of,
     doomed,
     eventually,
+    life,
     lived,
     opening,
     running,
@@ -220,6 +221,17 @@ async def test_a_fire_may_have_another_budget_and_show_people_less(ports):
         "budget_exceeded",
         "turns: 1 used of 1",
     )
+
+
+async def test_a_fire_may_say_how_many_crashes_end_it(ports):
+    app = app_of(Scripted(observe(1)), attempts_max=3)
+    said = await fire(ports, "worker", "thing", by="me", attempts_max=1)
+    unsaid = await fire(ports, "worker", "thing", by="me")
+    for id_ in (said, unsaid):
+        async with doomed(app, ports):
+            await lived(ports, id_, lambda so_far: so_far.of(EpisodeOpened))
+        (begun,) = (await life(ports, id_)).of(EpisodeOpened)
+        assert begun.attempts_max == (1 if id_ == said else 0)
 
 
 async def test_what_is_opened_publishes_what_its_actor_says(ports):

@@ -12,10 +12,11 @@ from structlog.testing import capture_logs
 from engine.app.findings import raise_finding
 from engine.app.outputs import DeliveryFailed
 from engine.app.tools import ToolFailed
-from engine.errors import EpisodeFailed, InvalidFinding
+from engine.errors import EpisodeFailed, InvalidFinding, cause_line
 from engine.usercode import call as usercode
 from engine.usercode.call import RAISED_CHARS_MAX, attempt, call, delivery
 from streams.errors import LeaseLost
+from vigil import Budget
 
 
 async def test_a_callback_may_be_plain_or_async():
@@ -45,6 +46,37 @@ async def test_a_traceback_is_cut_to_its_end():
         await call(explode)
     assert len(failed.value.detail) == RAISED_CHARS_MAX
     assert failed.value.detail.endswith("the end\n")
+
+
+async def test_a_call_with_an_argument_that_there_is_not_says_which_was_meant():
+    def misspells():
+        Budget(turn=5)
+
+    with pytest.raises(EpisodeFailed) as failed:
+        await call(misspells)
+    line = "TypeError: Unexpected keyword argument 'turn'; did you mean turns?"
+    assert cause_line(failed.value.detail) == line
+
+
+class Speechless(TypeError):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+class Nameless:
+    def __dir__(self):
+        raise RuntimeError("no names")
+
+
+@pytest.mark.parametrize("kind", [Speechless, lambda: Nameless().host])
+async def test_what_cannot_be_looked_at_is_a_crash_like_any_other(kind):
+    def raises():
+        raise kind()
+
+    with pytest.raises(EpisodeFailed) as failed:
+        await call(raises)
+    assert failed.value.error_class == "crash"
+    assert "in raises" in failed.value.detail
 
 
 async def test_a_broken_contract_keeps_its_class():

@@ -11,7 +11,6 @@ from engine.app.actions import approval, fingerprint, tool_call, wait
 from engine.app.outputs import propose_output
 from engine.episodes import open as placing
 from engine.episodes.episode import Status
-from engine.outputs.deliver import OutputDelivery
 from streams.json import raw
 from streams.model.commands import Start
 from streams.model.events import (
@@ -26,7 +25,7 @@ from streams.model.events import (
 )
 from streams.model.lanes import Ticket
 from streams.ports.log import Commit
-from tests.engine.crew import crew_of
+from tests.engine.crew import attempt_of, crew_of, delivery_of
 from tests.engine.lane_stage import begun, lane_of, lane_reached, laned, publish, turns_of
 from tests.engine.output_stage import Pager, Proposing
 from tests.engine.output_stage import app_of as output_app
@@ -142,5 +141,6 @@ async def test_who_is_called_because_something_is_due_does_it_whatever_its_clock
     context = crew_of(app, ports)
     context.permits.runs.turn(on=True)
     called_at = retry_at if is_called else None
-    await OutputDelivery(context, opened, "pen", lambda: None, called_at).carry(KEY, None)
+    attempt = attempt_of(opened, called_at=called_at)
+    await delivery_of(context, attempt, "pen").carry(KEY, None)
     assert len(pager.views) == calls

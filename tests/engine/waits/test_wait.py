@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from engine.app.actions import Sleep, approval, fingerprint, observe, wait
+from engine.app.actions import approval, fingerprint, observe, sleep, wait
 from engine.app.strategy import Strategy
 from engine.app.workflow import DENIED
 from engine.dead_letters.write import DeadLetterWriter
@@ -220,7 +220,7 @@ async def test_what_nobody_answers_in_time_is_answered_as_it_says(ports, action,
 @pytest.mark.parametrize(
     ("action", "said"),
     [
-        (Sleep(0.05), "goes on after a sleep"),
+        (sleep(0.05), "goes on after a sleep"),
         (wait("x", expires_s=0.05), "expired: nobody has answered in time"),
     ],
 )
@@ -231,6 +231,14 @@ async def test_the_log_of_the_node_tells_a_sleep_from_a_wait_that_expired(
     with capture_logs() as lines:
         await play(Scripted(action), ports=ports)
     assert said in [line["event"] for line in lines]
+
+
+@pytest.mark.parametrize("held_s", [0.0, 5.0])
+async def test_a_class_sleeps_whether_its_node_is_held_or_not(ports, monkeypatch, held_s):
+    monkeypatch.setattr(run, "HELD_S", held_s)
+    done = await play(Scripted(observe(1), sleep(0.01), observe(2)), ports=ports)
+    assert done.seen == [1, None, 2]
+    assert bool(done.of(EpisodeBlocked)) == (held_s == 0)
 
 
 async def test_an_episode_that_nobody_approved_in_time_is_canceled(ports):
@@ -575,9 +583,9 @@ async def test_a_thousand_that_wait_hold_nothing_in_a_node(ports):
             await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
         await all_answered(ports.commands)
         await eventually(lambda: not held(ports))
-        assert node._running._runs == {}
-        tasks = [each for each in asyncio.all_tasks() if "Runner._run" in repr(each)]
-        assert tasks == []
+        assert node._running._attempts == {}
+        tasks = [each.get_name() for each in asyncio.all_tasks()]
+        assert not [name for name in tasks if name.startswith("episode ")]
     assert len(await waiting_now(ports)) == 1_000
 
 

@@ -12,13 +12,13 @@ import pytest
 from engine.app.dedupe import event_key
 from engine.app.triggers import event, every, tick_key
 from engine.app.workflow import Workflow
-from engine.cluster.modes import NodeMode
 from engine.node.node import Node
 from engine.workflows.instance import Instance, fold_instance, instance_id
 from streams.errors import TooLarge, Unavailable
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.model.events import DeadLettered, EpisodeOpened
+from streams.model.modes import NodeMode
 from streams.model.triggers import ScheduleTrigger
 from streams.model.workflows import WorkflowStatus
 from tests.engine.stage import running, told

@@ -15,6 +15,7 @@ from streams.jetstream.ports.consumer import DurableConsumer
 from streams.layout import Stream
 from streams.model.foreign_streams import ForeignStream
 from tests.contracts.samples import deliveries_of, opened
+from tests.streams.jetstream.wire import eventually
 
 
 @pytest.fixture
@@ -78,6 +79,11 @@ async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, 
         await deliveries_of(reading, 1)
         receiving = asyncio.create_task(deliveries_of(reading, 2))
         durable = stack.feed_durable("monitor", feed.subject)
+
+        async def is_pulled():
+            return (await api.call(link, f"CONSUMER.INFO.{name}.{durable}"))["num_waiting"] == 1
+
+        await eventually(is_pulled)
         await link.ask(f"$JS.API.CONSUMER.DELETE.{name}.{durable}")
         assert sorted(seqs(await receiving)) == [1, 2]
 

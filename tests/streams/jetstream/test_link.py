@@ -192,6 +192,30 @@ async def test_the_largest_event_there_may_be_is_published(nats, stack):
         assert await ports.domain_events.publish("big", payload, id="ev-1") == 1
 
 
+async def test_a_link_can_be_closed_though_its_cancellation_is_lost_as_it_connects(
+    own_nats, monkeypatch
+):
+    connecting, lost = asyncio.Event(), []
+
+    async def lose_cancellation(servers, settings):
+        connecting.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as canceled:
+            lost.append(canceled)
+            if len(lost) > 1:  # Once is enough.
+                raise
+            raise Unavailable("connecting", detail="refused") from None
+
+    link = Link(own_nats.url, LinkSettings())
+    await link.__aenter__()
+    monkeypatch.setattr("streams.jetstream.connection.link.open_session", lose_cancellation)
+    own_nats.kill()
+    await connecting.wait()
+    async with asyncio.timeout(10):
+        await link.__aexit__(None, None, None)
+
+
 async def test_a_closed_link_is_closed_for_good(nats):
     async with Link(nats.url, LinkSettings()) as link:
         pass

@@ -21,7 +21,7 @@ from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
 from streams.jetstream.ports.configs import NS_PER_S, bucket_stream, names_of
 from streams.jetstream.setup.states import HEARD_S_MAX, is_led
-from streams.keys import STREAMS, lost_key, published_key
+from streams.keys import STREAMS, lost_key, published_key, started_event
 from streams.layout import Stream
 from streams.model.losses import (
     Consent,
@@ -173,15 +173,40 @@ async def test_what_is_accepted_is_made_noted_and_lets_nodes_start(nats, stack):
     assert (await find_losses(nats.url, stack=stack, known={})).losses == []
 
 
-async def test_without_the_gates_reactors_go_on_at_the_end(nats, stack):
-    """Nobody knows any more what was published: not all of it once more."""
+@pytest.mark.parametrize("others", [[], ["journal"]])
+async def test_without_the_gates_no_position_is_made_up_and_none_may_start(nats, stack, others):
+    """Where the reactors were follows from what they have published."""
     await made(nats, stack)
     async with connect(nats.url, stack=stack) as ports:
         await ports.gates.put(published_key("journal"), b"3")
-    await delete(nats, bucket_stream(stack.gates_bucket()))
+    for part in ("gates", *others):
+        await delete(nats, names_of(stack)[part])
     found = await find_losses(nats.url, stack=stack, known={})
-    assert [each.part for each in found.losses] == ["gates"]
+    assert [each.part for each in found.losses] == [*others, "gates"]
     consent = Consent(by="ann", at=AT)
     await accept_losses(nats.url, found=found, consent=consent, resume_rows=no_rows)
+    marked = {each.part for each in (await lost(nats, stack)).losses}
+    assert marked == {"gates", *others}
+    async with connect(nats.url, stack=stack, is_reading=True) as ports:
+        assert await ports.gates.get(published_key("journal")) is None
+
+
+async def test_gates_without_the_position_of_a_reactor_that_has_published_are_a_loss(nats, stack):
+    await made(nats, stack)
+    assert (await find_losses(nats.url, stack=stack, known={})).losses == []
     async with connect(nats.url, stack=stack) as ports:
-        assert int((await ports.gates.get(published_key("journal"))).value) == 3
+        await ports.domain_events.fence(started_event("state"), {}, id="f")
+    found = await find_losses(nats.url, stack=stack, known={})
+    assert [(each.part, each.lack) for each in found.losses] == [("gates", Lack.FORGOTTEN)]
+    async with connect(nats.url, stack=stack) as ports:
+        await ports.gates.put(published_key("state"), b"0")
+    assert (await find_losses(nats.url, stack=stack, known={})).losses == []
+
+
+async def test_a_position_that_was_noted_is_missed_though_no_event_of_its_reactor_is_left(
+    nats, stack
+):
+    async with connect(nats.url, stack=stack) as ports:
+        await ports.registry.put(published_key("state"), b"")
+    found = await find_losses(nats.url, stack=stack, known={})
+    assert [(each.part, each.lack) for each in found.losses] == [("gates", Lack.FORGOTTEN)]

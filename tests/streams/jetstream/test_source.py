@@ -34,6 +34,15 @@ async def info(link, stack):
     return await api.call(link, f"CONSUMER.INFO.{stream}.{durable}")
 
 
+async def is_pulled(link, stack):
+    """Wait until a pull is at the server: one that meets the deletion on its way has no answer."""
+
+    async def is_waiting():
+        return (await info(link, stack))["num_waiting"] == 1
+
+    await eventually(is_waiting)
+
+
 async def delete_consumer(link, stack):
     stream, durable = stack.stream(Stream.EVENTS), stack.gate_durable("monitor")
     await link.ask(f"$JS.API.CONSUMER.DELETE.{stream}.{durable}")
@@ -100,11 +109,7 @@ async def test_before_it_asks_again_a_receive_checks_whether_it_still_may(ports,
 
     source = await ports.domain_events.open("monitor", ["disk.checked"])
     receiving = asyncio.create_task(source.receive(room=1, wait_s=60.0, check=check))
-
-    async def is_pulling():
-        return (await info(link, stack))["num_waiting"] == 1
-
-    await eventually(is_pulling)
+    await is_pulled(link, stack)
     await delete_consumer(link, stack)
     with pytest.raises(Unavailable, match="another node"):
         await receiving
@@ -294,6 +299,7 @@ async def test_a_deleted_consumer_comes_back_and_skips_nothing_that_was_not_done
     await first.ack()
     await third.ack()
     receiving = asyncio.create_task(deliveries_of(source, 3))
+    await is_pulled(link, stack)
     await delete_consumer(link, stack)
     await publish(ports, 4)
     deliveries = await receiving
@@ -309,6 +315,7 @@ async def test_a_deleted_consumer_that_nothing_came_from_yet_comes_back_where_it
     await publish(ports, 1, 2)
     source = await ports.domain_events.open("monitor", ["disk.checked"])
     receiving = asyncio.create_task(deliveries_of(source, 1))
+    await is_pulled(link, stack)
     await delete_consumer(link, stack)
     await publish(ports, 3)
     assert numbers_of(await receiving) == [3]
@@ -320,6 +327,7 @@ async def test_a_consumer_that_came_back_takes_no_offence_at_a_new_node(ports, l
     await publish(ports, 1)
     await deliveries_of(source, 1)
     receiving = asyncio.create_task(deliveries_of(source, 1))
+    await is_pulled(link, stack)
     await delete_consumer(link, stack)
     (again,) = await receiving
     assert numbers_of([again]) == [1]

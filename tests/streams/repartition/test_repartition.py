@@ -47,7 +47,7 @@ AGGREGATES = {
     ],
     Stream.STATE: [
         *((Kind.FINDING, each) for each in KEYS),
-        *((kind, "k1") for kind in (Kind.DEFINITION, Kind.LANE, Kind.SIGNAL)),
+        *((kind, "k1") for kind in (Kind.DEFINITION, Kind.LANE, Kind.ORDER, Kind.SIGNAL)),
     ],
 }
 COMMITS = 3

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from typer import Option
 
-from projections.postgres.pool import Pool
-from projections.postgres.query_result import Row
-from projections.postgres.reader import list_log_lines, show_episode
 from streams.model.triggers import LogStrategy
 from vigil import options
-from vigil.asking.episode_ids import find_episode
-from vigil.asking.episode_log import live_log, why_silent
-from vigil.asking.rows import ask, require
+from vigil.client.client import Client
+from vigil.commands.call import call, named
 from vigil.printing import tables
 from vigil.printing.output import say_aside, show_rows
+
+if TYPE_CHECKING:
+    from vigil.client.episodes import EpisodeLog
 
 app = typer.Typer()
 
@@ -36,22 +35,19 @@ def log(
     is_json: options.IsJson = False,
 ) -> None:
     """Print what one episode did, in order, as far as its log strategy lets people see it."""
-    config = options.config(ctx)
-    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
-    async def question(pool: Pool) -> tuple[Row, list[Row]]:
-        found = await show_episode(pool, config.stack, wanted)
-        episode = require(found, f"episode {wanted}", config.stack)
-        return episode, await list_log_lines(pool, config.stack, wanted, strategy=strategy)
+    async def read(client: Client) -> EpisodeLog:
+        wanted = await named(client, episode_id, is_latest=is_latest)
+        return await client.episodes.log(wanted, strategy=strategy)
 
-    episode, lines = ask(config, question)
+    found = call(ctx, read)
     if is_json:
-        show_rows(lines, (), is_json=True)
+        show_rows(found.rows, (), is_json=True)
         return
-    for each in lines:
+    for each in found.rows:
         print(tables.printable(str(each["line"])))
-    if not lines:
-        say_aside(why_silent(episode, strategy))
+    if found.why_none:
+        say_aside(found.why_none)
 
 
 @app.command()
@@ -65,13 +61,12 @@ def tail(
     is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
 ) -> None:
     """Print what one episode did and does, until it ends: the log, as it grows."""
-    config = options.config(ctx)
-    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
-    async def follow(pool: Pool) -> None:
-        lines = live_log(pool, config.stack, wanted, strategy=strategy, timeout_s=timeout_s)
+    async def follow(client: Client) -> None:
+        wanted = await named(client, episode_id, is_latest=is_latest)
+        lines = client.episodes.tail(wanted, strategy=strategy, timeout_s=timeout_s)
         async for each in lines:
             text = tables.as_json_line(each) if is_json else str(each["line"])
             print(tables.printable(text), flush=True)
 
-    ask(config, follow)
+    call(ctx, follow)

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
 import typer
 from typer import Option
 
-from projections.episodes import is_whole, shown_result
-from projections.postgres.query_result import Row
 from streams.json import raw, unraw
 from streams.model.events import EpisodeBlocked, EpisodeEvent, StepAnnounced, StepRecorded
 from vigil import options
-from vigil.asking.connect import with_ports
-from vigil.asking.episode_ids import find_episode
+from vigil.client.client import Client
+from vigil.commands.call import call, named
 from vigil.errors import Trouble
 from vigil.printing import tables
-from vigil.printing.output import show_record, show_rows
+from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.output import show_record, show_table
+from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
     from engine.operations.replay import Frame
-    from streams.ports.all import Ports
 
 app = typer.Typer()
 
-COLUMNS: Final = (
-    "number", "seq", "at", "event", "call", "status", "node", "attempts", "crashes",
-    "steps_recorded", "checkpoints_saved", "tokens_used", "wall_used_s",
-)  # fmt: skip
-SPARE: Final = (
-    "checkpoints_saved", "crashes", "attempts", "wall_used_s", "tokens_used", "node", "seq",
-    "steps_recorded", "call",
+FRAMES: Final = Listing(
+    (
+        Column("number", "number"),
+        Column("at", "at", Form.TIME),
+        Column("event", "event"),
+        Column("call", "call"),
+        Column("status", "status"),
+        Column("steps", "steps_recorded"),
+        Column("node", "node"),
+        Column("times started", "attempts"),
+        Column("crashes", "crashes"),
+        Column("checkpoints", "checkpoints_saved"),
+        Column("tokens", "tokens_used"),
+        Column("seconds", "wall_used_s"),
+        Column("in the stream", "seq"),
+    ),
+    spare=(
+        "in the stream", "checkpoints", "crashes", "times started", "seconds", "tokens", "node",
+        "steps", "at", "call",
+    ),
 )  # fmt: skip
 
 
@@ -44,33 +56,29 @@ def replay(
     at: Annotated[
         int | None, Option(min=1, help="Stop after this many events, and show the whole state.")
     ] = None,
+    is_wide: options.IsWide = False,
     is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
 ) -> None:
     """Fold one episode's journal event by event, and show the state after each of them."""
-    from engine.operations.replay import frames as frames_of
 
-    config = options.config(ctx)
-    wanted = find_episode(config, episode_id, is_latest=is_latest)
+    async def read(client: Client) -> Sequence[Frame]:
+        wanted = await named(client, episode_id, is_latest=is_latest)
+        return await client.episodes.replay(wanted)
 
-    async def read(ports: Ports) -> list[Frame]:
-        return list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))
-
-    frames = with_ports(config, read, creates=True, is_reading=True)
-    if not frames:
-        raise Trouble(f"no episode {wanted} on the journal of stack {config.stack.name}")
+    frames = call(ctx, read)
     if at is not None and at > len(frames):
         raise Trouble(f"its journal holds {len(frames):,} events, not {at:,}")
     if at is not None:
         chosen = frames[at - 1]
         state: Row = unraw(raw(chosen.episode))
-        shown = {**_frame_row(chosen), "said": unraw(raw(as_shown(chosen.event))), **state}
+        shown = {**_frame_row(chosen), "said": unraw(raw(chosen.event)), **state}
         show_record(shown, is_json=is_json)
     elif is_json:
         for frame in frames:
             print(tables.as_json_line(_frame_row(frame)))
     else:
         rows = [_frame_row(frame) for frame in frames]
-        show_rows(rows, COLUMNS, is_json=False, spare=SPARE)
+        show_table(rows, FRAMES, is_wide=is_wide)
 
 
 def _frame_row(frame: Frame) -> Row:
@@ -104,13 +112,3 @@ def _call_of(event: EpisodeEvent) -> str:
         case _:
             return ""
     return " ".join(filter(None, said))
-
-
-def as_shown(event: EpisodeEvent) -> EpisodeEvent:
-    """Return `event` as people may see it: a step's result may be for the replay alone."""
-    if not isinstance(event, StepRecorded):  # guard: replay-keeps-hidden
-        return event
-    stored = event.stored
-    if stored is not None and not is_whole(event):
-        stored = msgspec.structs.replace(stored, digest="")
-    return msgspec.structs.replace(event, result=shown_result(event), stored=stored)

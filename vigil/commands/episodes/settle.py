@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
 
 from vigil import options
-from vigil.asking.episode_ids import find_episode
+from vigil.client.client import Client
+from vigil.commands.call import call, named
 from vigil.errors import Mistake
+
+if TYPE_CHECKING:
+    from vigil.client.episodes import EpisodeReceipt
 
 app = typer.Typer()
 
@@ -33,8 +37,8 @@ def settle(
         str | None,
         Option(help="With --happened: what the call returns, any JSON value; @FILE, or -."),
     ] = None,
-    call: Annotated[
-        str, Option(help="Which call, such as 4.2.1, if several are open in a function.")
+    call_no: Annotated[
+        str, Option("--call", help="Which call, such as 4.2.1, if several are open in a function.")
     ] = "",
     reason: options.Reason = "",
     by: options.By = None,
@@ -43,7 +47,7 @@ def settle(
     is_json: options.IsJson = False,
 ) -> None:
     """Say what became of a call of an episode that ended as outcome_unknown, and have it go on."""
-    from vigil.asking.forks import SettleRequest, open_settled
+    from vigil.commands.episodes.fork import follow_fork
 
     said = {"happened": has_happened, "not_happened": has_not_happened, "again": is_again}
     settlements = [each for each, is_said in said.items() if is_said]
@@ -52,13 +56,17 @@ def settle(
         raise Mistake(f"{problem}: --happened, --not-happened or --again")
     if has_happened and result is None:
         raise Mistake("--happened needs --result: what the call returns, as JSON; null if nothing")
-    config = options.config(ctx)
-    asked = SettleRequest(
-        episode_id=find_episode(config, episode_id, is_latest=is_latest),
-        settlement=settlements[0],
-        by=options.who(config, by),
-        reason=reason,
-        result=None if result is None else options.read_json(result, what="--result"),
-        call=call,
-    )
-    open_settled(config, asked, wait_s=timeout_s if is_waiting else None, is_json=is_json)
+    (settlement,) = settlements
+    returned = None if result is None else options.read_json(result, what="--result")
+
+    async def settled(client: Client) -> tuple[str, EpisodeReceipt]:
+        wanted = await named(client, episode_id, is_latest=is_latest)
+        opened = await client.episodes.settle(
+            wanted, settlement, result=returned, call=call_no, reason=reason
+        )
+        return str(wanted), opened
+
+    wanted, opened = call(ctx, settled, by=by)
+    origin = {"forked_from": wanted, "settled": settlement}
+    wait_s = timeout_s if is_waiting else None
+    follow_fork(ctx, opened, origin, wait_s=wait_s, is_json=is_json)

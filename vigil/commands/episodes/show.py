@@ -3,55 +3,145 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from functools import partial
-from typing import Annotated, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
 import typer
 from typer import Option
 
-from projections.postgres.pool import Pool
-from projections.postgres.query_result import ROWS_MAX, Row
-from projections.postgres.reader import (
-    list_episodes,
-    list_outputs,
-    list_steps,
-    show_block,
-    show_episode,
-)
 from streams.clock import SystemClock
 from streams.model.events import BlockReason, EndStatus
-from streams.model.outputs import OutputOutcome
-from streams.subjects import Stack
+from streams.model.triggers import LogStrategy
 from vigil import options
-from vigil.asking.episode_ids import find_episode
-from vigil.asking.rows import ask, ask_one, require, show_found
-from vigil.printing import tables
-from vigil.printing.output import say_aside, show_record, show_rows
+from vigil.client.client import Client
+from vigil.commands.call import call, named
+from vigil.printing import columns, tables
+from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.output import say_aside, show_record, show_section, show_sheet, show_table
+from vigil.printing.tables import Row
+
+if TYPE_CHECKING:
+    from projections.records import EpisodeSummary, StepRow
+    from vigil.client.page import Page
 
 app = typer.Typer()
 
-COLUMNS: Final = (
-    "episode_id", "actor_id", "expectation_id", "subject_id", "status", "position", "turns_used",
-    "started_at", "finished_at", "says", "error_class",
-)  # fmt: skip
-SPARE: Final = (
-    "turns_used", "finished_at", "expectation_id", "started_at", "subject_id", "actor_id",
-    "error_class",
-)  # fmt: skip
-STEP_COLUMNS: Final = (
-    "step_no", "kind", "tool_name", "state", "cost_ms", "cost_tokens", "error_class",
-    "args_redacted", "result",
-)  # fmt: skip
-OUTPUT_COLUMNS: Final = (
-    "output_key", "outcome", "adapter", "status", "attempts", "next_attempt_at", "delivered_ref",
-    "error_class", "error_detail",
-)  # fmt: skip
+LISTING: Final = Listing(
+    (
+        Column("id", "episode_id", Form.ID),
+        Column("about", "subject_id"),
+        Column("expectation", "expectation_id"),
+        Column("status", "status"),
+        Column("age", "queued_at", Form.AGE, wide="opened"),
+        Column("result", "result"),
+        Column("actor", "actor_id"),
+        Column("turns", "turns_used"),
+    ),
+    spare=("turns", "actor", "about", "result"),
+)
+STEPS: Final = Listing(
+    (
+        Column("step", "step_no"),
+        Column("what", "what"),
+        Column("state", "state"),
+        Column("took", "took"),
+        Column("error", "error", room=32),
+        Column("arguments", "args_redacted"),
+        Column("result", "result"),
+        Column("tokens", "cost_tokens"),
+        Column("at", "created_at", Form.TIME),
+    ),
+    spare=("at", "tokens", "result", "arguments", "error"),
+)
+STEPS_IN_SHORT: Final = Listing(STEPS.columns[:5])
+FINDINGS: Final = Listing(
+    (
+        Column("finding", "finding_key"),
+        Column("what happened", "what"),
+        Column("severity", "severity"),
+        Column("summary", "summary"),
+    ),
+    spare=("summary",),
+)
+OUTPUTS: Final = Listing(
+    (
+        Column("output", "output_key"),
+        Column("adapter", "adapter"),
+        Column("status", "status"),
+        Column("came to", "outcome"),
+        Column("attempts", "attempts"),
+        Column("next try", "next_attempt_at", Form.AGE),
+        Column("error", "error"),
+        Column("delivered as", "delivered_ref"),
+    ),
+    spare=("delivered as", "attempts", "next try", "adapter", "error"),
+)
+CHILDREN: Final = Listing(
+    (
+        Column("child", "child", room=34),
+        Column("call", "parent_call"),
+        Column("id", "episode_id", Form.ID),
+        Column("status", "status"),
+        Column("result", "result"),
+        Column("turns", "turns_used"),
+        Column("tokens", "tokens_used"),
+    ),
+    spare=("tokens", "turns", "call", "result"),
+)
+
+USUAL: Final[Row] = {
+    "generation": 0,
+    "priority": 0,
+    "log_strategy": LogStrategy.FULL_DEBUG,
+    "attempts": 1,
+}
+"""What an episode has that goes without saying."""
+
+LABELS: Final[Mapping[str, str]] = {"attempts": "times started", "opened_by": "asked for by"}
+
+TOLD: Final = frozenset({
+    "stack", "journal_seq", "episode_id", "actor_id", "expectation_id", "subject_kind",
+    "subject_id", "status", "blocked_by", "mode", "forked_from", "forked_at_step",
+    "forked_by", "forked_reason", "trigger_type", "trigger_ref", "queued_at", "started_at",
+    "finished_at", "turns_used", "tokens_used", "wall_used_ms", "summary", "error_class",
+    "error_detail", "outputs", "findings", "children", "waits_for", "dedupe_key",
+    "would_raise", "would_send",
+    "spec_rev", "first_node", "is_request",
+})  # fmt: skip
+"""The columns of an episode that the first lines tell, that have a table, or are for programs."""
+
+STATES: Final[Mapping[str, str]] = {"recorded": "done"}
+"""The state of a step → what it is called in a table; `--json` has it as it is."""
+
+BLOCKED: Final = "blocked"
+
+WAITED_FOR: Final[Mapping[str, str]] = {
+    BlockReason.APPROVAL: "approval",
+    BlockReason.WAIT: "an event, a time or children",
+    BlockReason.NONDETERMINISTIC_REPLAY: "other code",
+    "outputs": "its outputs",
+}
+"""`blocked_by` → what it waits for, in words."""
+
+WOULD_HAVE_DONE: Final = Listing(
+    (
+        Column("would have", "would_have"),
+        Column("what", "name"),
+        Column("severity", "severity"),
+        Column("summary", "summary"),
+    ),
+    spare=("summary",),
+)
+
+WOULD_HAVE: Final = {"raise": "raised", "update": "updated", "clear": "cleared"}
+"""What an intent does → what a dry run would have done."""
 
 ANYBODY: Final = "anybody"
+
+BRANCH: Final = "└"
+"""Begins the name of a child, below that of its parent."""
 
 _CLOCK: Final = SystemClock()
 
@@ -90,36 +180,58 @@ def list_(
         Option(metavar="ID", help="The next page: only what the list has after this episode."),
     ] = None,
     limit: options.Limit = 50,
+    is_wide: options.IsWide = False,
     is_json: options.IsJson = False,
 ) -> None:
     """List episodes: queued ones first, then the latest started."""
     now = _CLOCK.now()
-    config, narrowed = (
-        options.config(ctx),
-        {
-            "status": status,
-            "actor": actor,
-            "expectation": expectation,
-            "subject": subject,
-        },
-    )
-    past = None if after is None else find_episode(config, after)
     begins = options.read_past(since, what="--since", now=now)
     ends = options.read_past(until, what="--until", now=now)
 
-    async def question(pool: Pool) -> list[Row]:
-        last = None if past is None else await show_episode(pool, config.stack, past)
-        if past is not None:
-            require(last, f"episode {past}", config.stack)
-        return await list_episodes(
-            pool, config.stack, **narrowed, since=begins, until=ends, past=last, limit=limit
+    async def listed(client: Client) -> Page[EpisodeSummary]:
+        return await client.episodes.list(
+            status=status,
+            actor=actor,
+            expectation=expectation,
+            subject=subject,
+            since=begins,
+            until=ends,
+            after=after,
+            limit=limit,
         )
 
-    rows = ask(config, question)
-    shown = rows if is_json else [{**row, "says": says(row)} for row in rows]
-    show_found(config, shown, COLUMNS, is_json=is_json, spare=SPARE)
-    if len(rows) == limit and not is_json:
-        say_aside(f"there may be more: add --after {rows[-1]['episode_id']}")
+    page = call(ctx, listed)
+    print_episodes(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+    if page.next is not None and not is_json:
+        say_aside(f"there may be more: add --after {page.next}")
+
+
+def print_episodes(
+    rows: Sequence[Row],
+    *,
+    is_json: bool = False,
+    is_wide: bool = False,
+    why_none: str = "",
+    now: datetime | None = None,
+) -> None:
+    """Print a list of episodes."""
+    shown = rows if is_json else [_listed(row) for row in rows]
+    show_table(shown, LISTING, is_json=is_json, is_wide=is_wide, why_none=why_none, now=now)
+
+
+def _listed(row: Row) -> Row:
+    found = columns.marks(row)
+    mark = f"[{found}] " if found else ""
+    return {**row, "result": f"{mark}{result_of(row)}".strip()}
+
+
+def result_of(row: Row) -> str:
+    """Return what an episode came to on one line, or what it waits for."""
+    if row.get("position") is not None:
+        return f"number {row['position']} of its queue"
+    if row["status"] == BLOCKED and (waits_for := row.get("blocked_by")):
+        return f"waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
+    return str(row["summary"] or columns.error_of(row) or "")
 
 
 @app.command()
@@ -131,19 +243,121 @@ def show(
     is_json: options.IsJson = False,
 ) -> None:
     """Show everything about one episode."""
-    config = options.config(ctx)
-    wanted = find_episode(config, episode_id, is_latest=is_latest)
-    question = partial(_record, stack=config.stack, episode_id=wanted)
-    row = ask_one(config, question, f"episode {wanted}")
+
+    async def described(client: Client) -> tuple[Row, Sequence[Row]]:
+        wanted = await named(client, episode_id, is_latest=is_latest)
+        row = await client.episodes.describe(wanted)
+        return row, [] if is_json else (await client.episodes.steps(wanted)).rows
+
+    row, steps = call(ctx, described)
     if is_json:
         show_record(row, is_json=True)
-        return
-    block, outputs = row.pop("waits_for"), row.pop("outputs")
-    show_record(row, is_json=False)
-    if isinstance(block, dict):
-        show_record(tables.in_words(tables.spelled_out(_asked(block), "plan")), is_json=False)
-    if isinstance(outputs, list) and outputs:
-        show_rows(outputs, OUTPUT_COLUMNS, is_json=False)
+    else:
+        print_episode(row, steps, now=_CLOCK.now())
+
+
+def print_episode(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
+    """Print everything about one episode: what it is, what it waits for, what came of it."""
+    children = _rows_in(row, "children")
+    told = columns.sheet(row, usual=USUAL, hidden=TOLD, first=_first(row, now), labels=LABELS)
+    show_sheet(f"episode {row['episode_id']}", told)
+    block = row.get("waits_for")
+    if isinstance(block, Mapping):
+        print()
+        asked = tables.spelled_out(_asked(block, children, now), "plan")
+        show_sheet("It waits", tables.in_words(asked), utc=False)
+    findings = [_of_finding(each) for each in _rows_in(row, "findings")]
+    show_section("Findings", findings, FINDINGS, now=now)
+    outputs = [{**each, "error": columns.error_of(each)} for each in _rows_in(row, "outputs")]
+    show_section("Outputs", outputs, OUTPUTS, now=now)
+    left_out = would_have(row.get("would_raise"), row.get("would_send"))
+    show_section("What a dry run leaves out", left_out, WOULD_HAVE_DONE, now=now)
+    show_section("Children", [_in_tree(each) for each in children], CHILDREN, now=now)
+    show_section("Steps", [_of_step(each) for each in steps], STEPS_IN_SHORT, now=now)
+
+
+def _rows_in(row: Row, column: str) -> Sequence[Row]:
+    rows = row.get(column)
+    return rows if isinstance(rows, list) else []
+
+
+def _first(row: Row, now: datetime) -> Row:
+    """Return what an episode is and how it stands: label → words."""
+    status, waits_for = str(row["status"]), row.get("blocked_by")
+    if status == BLOCKED and waits_for and not row.get("waits_for"):
+        status = f"{status}: waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
+    return {
+        "expectation": f"{row['actor_id']}.{row['expectation_id']}",
+        "about": " ".join(str(row[each]) for each in ("subject_kind", "subject_id") if row[each]),
+        "status": status,
+        "dry run": "yes: nothing outside changes" if row["mode"] == columns.DRY_RUN else None,
+        "fork": _fork(row),
+        "summary": row["summary"],
+        "error": ": ".join(str(row[each]) for each in ("error_class", "error_detail") if row[each]),
+        "opened by": _trigger(row),
+        "opened": columns.moment(row["queued_at"], now),
+        "started": columns.moment(row["started_at"], now),
+        "ended": columns.moment(row["finished_at"], now),
+        "used": _used(row),
+    }
+
+
+def _trigger(row: Row) -> str:
+    kind, ref = str(row["trigger_type"]).replace("_", " "), row["trigger_ref"]
+    words = tables.as_words(ref) if isinstance(ref, Mapping) else ""
+    return f"{kind}: {words}" if words else kind
+
+
+def _fork(row: Row) -> str | None:
+    if not row["forked_from"]:
+        return None
+    by = f", by {row['forked_by']}" if row["forked_by"] else ""
+    why = f": {row['forked_reason']}" if row["forked_reason"] else ""
+    return f"of {row['forked_from']} at step {row['forked_at_step']}{by}{why}"
+
+
+def _used(row: Row) -> str:
+    turns, tokens = int(str(row["turns_used"])), int(str(row["tokens_used"]))
+    of_turns = f"{turns:,} turn{'' if turns == 1 else 's'}"
+    of_tokens = f", {tokens:,} tokens" if tokens else ""
+    return f"{of_turns}{of_tokens}, {columns.took(row['wall_used_ms'])} of running"
+
+
+def _of_finding(change: Row) -> Row:
+    return {**change, "what": str(change["kind"]).removeprefix("finding_")}
+
+
+def _of_step(row: Row) -> Row:
+    """Return a step as a table has it."""
+    state = STATES.get(str(row["state"]), row["state"])
+    return {
+        **row,
+        "what": row["tool_name"] or str(row["kind"]).replace("_", " "),
+        "state": f"{state}, override" if row["is_override"] else state,
+        "took": columns.took(row["cost_ms"]),
+        "error": columns.error_of(row),
+        "result": shown_as(row),
+    }
+
+
+def would_have(findings: object, outputs: object) -> list[Row]:
+    """Return a row for each finding and output that a dry run has left out."""
+    raised = findings if isinstance(findings, list) else []
+    sent = outputs if isinstance(outputs, list) else []
+    return [
+        *(
+            {**each, "would_have": WOULD_HAVE[each["do"]], "name": each["finding_key"]}
+            for each in raised
+        ),
+        *({**each, "would_have": "sent", "name": each["adapter"]} for each in sent),
+    ]
+
+
+def _in_tree(child: Row) -> Row:
+    """Return the row of a child with its name, indented below its parent's."""
+    indent = "  " * (int(str(child["level"])) - 1)
+    name = f"{indent}{BRANCH} {child['actor_id']}.{child['expectation_id']}"
+    return {**child, "child": name, "result": child["summary"] or child["error_class"]}
 
 
 @app.command()
@@ -152,20 +366,23 @@ def steps(
     *,
     episode_id: options.EpisodeIdOrLatest = None,
     is_latest: options.IsLatest = False,
+    is_wide: options.IsWide = False,
     is_json: options.IsJson = False,
 ) -> None:
     """List the steps of one episode, in order."""
-    config = options.config(ctx)
-    wanted = find_episode(config, episode_id, is_latest=is_latest)
 
-    async def question(pool: Pool) -> list[Row]:
-        episode = await show_episode(pool, config.stack, wanted)
-        require(episode, f"episode {wanted}", config.stack)
-        return [*await list_steps(pool, config.stack, wanted)]
+    async def steps_of(client: Client) -> Page[StepRow]:
+        wanted = await named(client, episode_id, is_latest=is_latest)
+        return await client.episodes.steps(wanted)
 
-    rows = ask(config, question)
-    shown = rows if is_json else [{**row, "result": shown_as(row)} for row in rows]
-    show_rows(shown, STEP_COLUMNS, is_json=is_json)
+    rows = call(ctx, steps_of).rows
+    print_steps(rows, is_json=is_json, is_wide=is_wide)
+
+
+def print_steps(rows: Sequence[Row], *, is_json: bool = False, is_wide: bool = False) -> None:
+    """Print the steps of an episode."""
+    shown = rows if is_json else [_of_step(row) for row in rows]
+    show_table(shown, STEPS, is_json=is_json, is_wide=is_wide)
 
 
 def shown_as(row: Row) -> object:
@@ -174,56 +391,39 @@ def shown_as(row: Row) -> object:
     return f"{size_bytes:,} bytes" if found is None and size_bytes is not None else found
 
 
-def says(row: Row) -> str:
-    """Return an episode's summary, else what went wrong; of a traceback, its last line."""
-    return str(row["summary"] or tables.last_line(row["error_detail"]))
-
-
-def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
-    """Return a row for each output of an episode, with its `outcome` once that is settled.
-
-    `own` are rows of what it proposed itself: of another's, only the outcome is known here.
-    """
-    settled = {each.output_key: each for each in outcomes}
-    rows: list[Row] = []
-    for each in own:
-        outcome = settled.pop(str(each["output_key"]), None)
-        rows.append({**each, "outcome": outcome and outcome.outcome})
-    for left in settled.values():
-        said = {"output_key": left.output_key, "outcome": left.outcome}
-        rows.append({**said, "error_class": left.error_class or None})
-    return rows
-
-
-async def _record(pool: Pool, stack: Stack, episode_id: UUID) -> dict[str, object] | None:
-    """Return an episode's row, with `waits_for` (a row or None) and `outputs` (see `came_to`)."""
-    row = await show_episode(pool, stack, episode_id)
-    if row is None:
-        return None
-    block = await show_block(pool, stack, episode_id) if row["blocked_by"] else None
-    is_open = block is not None and block["resolution"] is None
-    own = await list_outputs(pool, stack, episode_id=episode_id, limit=ROWS_MAX)
-    outcomes = msgspec.convert(row["outputs"] or (), tuple[OutputOutcome, ...])
-    return row | {"waits_for": block if is_open else None, "outputs": came_to(outcomes, own)}
-
-
-def _asked(block: Mapping[str, object]) -> Row:
+def _asked(block: Mapping[str, object], children: Sequence[Row], now: datetime) -> Row:
+    """Return what an episode waits for, since and until when, and what people can do."""
+    if block["reason"] == BlockReason.WAIT and not block["ref"]:
+        return _let_be(block, children, now)
+    asks: Row = {}
     if block["reason"] == BlockReason.WAIT:
-        asks: Row = {"ref": block["ref"]}
+        what = f"an answer to {block['ref']}"
         todo = f"resolve {shlex.quote(str(block['ref']))}"
+    elif block["reason"] == BlockReason.NONDETERMINISTIC_REPLAY:
+        what, asks = "other code", {"how": block["summary"]}
+        id_ = block["episode_id"]
+        todo = f"fork {id_} --at N, or cancel {id_}, or bring back the code that it began with"
     else:
-        asks = {
-            "summary": block["summary"],
-            "approvers": block["approvers"] or ANYBODY,
-            "plan_hash": block["plan_hash"],
-            "plan": block["plan"],
-        }
-        todo = f"approve {block['episode_id']}"
+        approvers = tables.as_list(block["approvers"])
+        what = f"approval by {f'one of {approvers}' if approvers else ANYBODY}"
+        asks = {"summary": block["summary"], "plan hash": block["plan_hash"], "plan": block["plan"]}
+        todo = f"approve {block['episode_id']}, or deny {block['episode_id']} --reason …"
     return {
-        "waits_for": block["reason"],
-        "since": block["blocked_at"],
-        "expires_at": block["expires_at"],
-        "on_expiry": block["on_expiry"] if block["expires_at"] else None,
+        "for": what,
+        "since": columns.moment(block["blocked_at"], now),
+        "until": columns.moment(block["expires_at"], now),
+        "then": block["on_expiry"] if block["expires_at"] else None,
         **asks,
-        "what_to_do": f"vigil episodes {todo}",
+        "what to do": f"vigil episodes {todo}",
     }
+
+
+def _let_be(block: Mapping[str, object], children: Sequence[Row], now: datetime) -> Row:
+    """Return what an episode waits for that nobody need do anything about."""
+    since = columns.moment(block["blocked_at"], now)
+    if block["expires_at"] is not None:
+        until = columns.moment(block["expires_at"], now)
+        return {"for": "the end of its sleep", "since": since, "until": until}
+    own = [each for each in children if each["level"] == 1]
+    left = [each for each in own if each["status"] not in {*EndStatus}]
+    return {"for": f"{len(left)} of its {len(own)} children", "since": since}

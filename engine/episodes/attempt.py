@@ -1,0 +1,301 @@
+"""`Attempt`: one attempt of one node at one episode, and how far it has got.
+
+`docs/ARCHITECTURE.md` draws its states, from the table below.
+
+Fenced means that the first commit is durable: no other node can append to the journal any more. The
+claim is made before that commit, or before anything else where a crash of the code has to be
+noticed. An attempt is **secured** once a crash of its node loses nothing: it is fenced under a
+claim, or done. The attempt then acknowledges its cause. If it has not begun, its caller hands the
+cause back.
+
+An episode that ends with its first commit needs no claim: the version admits one writer, and until
+its end is published the cause is unacknowledged and comes again. Any other is claimed before that
+commit, so that its node's death is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import Enum
+from typing import Final, Protocol
+
+from engine.episodes.episode import CancelEpisode
+from engine.runtime.leases import Held, Keeper
+from streams.errors import LeaseLost
+from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeOpened
+
+NO_CLAIM: Final = 0
+"""A revision: there is no claim."""
+
+WISHES_MAX: Final = 100_000
+"""Canceled episodes that a node remembers before they run there; the oldest is forgotten first. The
+command cancels it once it is delivered again.
+"""
+
+
+class Busy(Exception):
+    """Another node has the claim."""
+
+
+class EpisodeClaim:
+    """The claim of one episode, which is made when it is needed."""
+
+    def __init__(
+        self, keeper: Keeper, key: str, *, attempt: int, on_lost: Callable[[], object]
+    ) -> None:
+        """Make nothing yet; the arguments are those of `Keeper.acquire`."""
+        self._keeper, self._key, self._attempt = keeper, key, attempt
+        self._on_lost = on_lost
+        self.held: Held | None = None
+        """What was made, whatever became of it; None: nothing."""
+
+    @property
+    def revision(self) -> int:
+        """The fencing token; `NO_CLAIM` if it was not made."""
+        return self.held.lease.revision if self.held else NO_CLAIM
+
+    @property
+    def is_stolen(self) -> bool:
+        """Whether it was taken over from a node whose claim had lapsed."""
+        return self.held is not None and self.held.lease.stolen
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was lost."""
+        return self.held is not None and self.held.lost
+
+    async def make(self) -> None:
+        """Make the claim. Raises `Busy` if another node has it."""
+        self.held = await self._keeper.acquire(
+            self._key, attempt=self._attempt, on_lost=self._on_lost
+        )
+        if self.held is None:
+            raise Busy(self._key)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the claim was made and cannot be trusted any more."""
+        if self.held is not None:
+            self.held.lease.check(monotonic_s=self._keeper.clock.monotonic_s())
+
+    def note_lost(self, error: Exception) -> None:
+        """Record that another node has the key by now."""
+        if self.held is not None:
+            why = str(error) if isinstance(error, LeaseLost) else f"another node has it: {error}"
+            self._keeper.note_lost(self.held, why=why)
+
+    async def give_up(self, *, error: str = "") -> None:
+        """Give the claim up, if it was made: the work is done, or it failed with `error`."""
+        if self.held is None:
+            return
+        if error:
+            await self._keeper.fail(self.held, error=error)
+        else:
+            await self._keeper.complete(self.held)
+
+    def let_lapse(self) -> None:
+        """Stop renewing a claim that was not given up, so that recovery follows."""
+        if self.held is not None:
+            self._keeper.forget(self.held)
+
+    def __str__(self) -> str:
+        return f"{self._key}.{self.revision}"
+
+
+class AttemptState(Enum):
+    """How far an attempt has got. The last four are its result."""
+
+    NEW = "new"
+    CLAIMED = "claimed"
+    FENCED = "fenced"
+    """The first commit is durable."""
+    DONE = "done"
+    """All that can be done now is done."""
+    HANDED_OVER = "handed_over"
+    """Another node is called to the rest."""
+    LOST = "lost"
+    """Another node does the rest, or the lease lapses and calls one."""
+    NOT_BEGUN = "not_begun"
+    """This attempt has written nothing to the journal: the cause is handed back."""
+
+
+ATTEMPT_TRANSITIONS: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
+    AttemptState.NEW: frozenset(
+        {AttemptState.CLAIMED, AttemptState.FENCED, AttemptState.NOT_BEGUN}
+    ),
+    AttemptState.CLAIMED: frozenset(
+        {AttemptState.FENCED, AttemptState.DONE, AttemptState.LOST, AttemptState.NOT_BEGUN}
+    ),
+    AttemptState.FENCED: frozenset(
+        {AttemptState.DONE, AttemptState.HANDED_OVER, AttemptState.LOST}
+    ),
+}
+
+
+class Interruptible(Protocol):
+    """What a cancellation stops."""
+
+    def cut_off(self) -> None:
+        """Cut off the code of users, now or as soon as no write is on its way."""
+
+
+class AttemptCause(Protocol):
+    """What an attempt is begun for: a command, or a part of an event."""
+
+    async def ack(self) -> None:
+        """Acknowledge it: a crash of this node loses nothing any more."""
+
+
+class Attempt:
+    """One attempt. Everything that works on its episode shares it."""
+
+    def __init__(
+        self,
+        opened: EpisodeOpened,
+        claim: EpisodeClaim,
+        cause: AttemptCause,
+        *,
+        claims_first: bool = False,
+        called_at: datetime | None = None,
+    ) -> None:
+        """Begin with nothing done.
+
+        Args:
+            claims_first: the claim and the start are durable before any code of users runs, so
+                that a crash of it counts. Otherwise both may share a commit with what follows, and
+                are awaited only before the first side effect.
+            called_at: when the timer that called this node fired, by the server's clock; None: it
+                was called for another reason.
+        """
+        self.opened, self.claim, self._cause = opened, claim, cause
+        self.claims_first, self.called_at = claims_first, called_at
+        self.state = AttemptState.NEW
+        self.is_secured = False
+        """Whether a crash of this node loses nothing, so that the cause is being acknowledged."""
+        self.canceled: CancelEpisode | None = None
+        """Why the episode is to be canceled, by the first request; None: it is not."""
+        self.calling: list[str] = []
+        """The tools that are called now, as `capability.action`, oldest first."""
+        self._code: Interruptible | None = None
+
+    def move(self, state: AttemptState) -> None:
+        """Note how far the attempt has got."""
+        assert state in ATTEMPT_TRANSITIONS.get(self.state, ()), (
+            f"{self.state.value} ──▶ {state.value}"
+        )
+        self.state = state
+
+    async def note_fenced(self) -> None:
+        """Note that the first commit is durable; from then on a claim that lapses is noticed."""
+        self.move(AttemptState.FENCED)
+        if self.claim.held is not None:  # guard: wakened-waits-until-told
+            await self.secure()
+
+    async def finish(self) -> None:
+        """Note that all is done that can be done now."""
+        self.move(AttemptState.DONE)
+        await self.secure()
+
+    def lose(self) -> None:
+        """Note that the rest, or all of it, is for another node, unless all is done."""
+        if self.state not in ATTEMPT_TRANSITIONS:
+            return
+        is_begun = self.state is AttemptState.FENCED or self.is_secured
+        self.move(AttemptState.LOST if is_begun else AttemptState.NOT_BEGUN)
+
+    async def secure(self) -> None:
+        """Acknowledge the cause, once: a crash of this node loses nothing any more."""
+        if not self.is_secured:
+            self.is_secured = True
+            await self._cause.ack()
+
+    async def make_claim(self) -> None:
+        """Make the claim, unless it was made before; raises `Busy`."""
+        if self.claim.held is None:
+            await self.claim.make()
+            if self.state is AttemptState.NEW:
+                self.move(AttemptState.CLAIMED)
+
+    async def claim_for(self, first: Sequence[EpisodeEvent]) -> int:
+        """Return the revision of the claim, made now unless the `first` commit is everything.
+
+        Raises:
+            Busy: another node has the claim.
+            LeaseLost: the claim cannot be trusted any more.
+        """
+        # guard: continued-episode-claimed
+        is_all = any(isinstance(event, EpisodeFinished) for event in first)
+        if is_all and self.claim.held is None:
+            return NO_CLAIM
+        await self.make_claim()
+        self.claim.check()
+        return self.claim.revision  # guard: acknowledged-after-fence
+
+    def cancel(self, end: CancelEpisode) -> None:
+        """End the episode this way, unless it is too late."""
+        if self.canceled is not None:
+            return
+        self.canceled = end
+        if self._code is not None:
+            self._code.cut_off()  # guard: waiting-code-interrupted
+
+    @contextmanager
+    def running(self, code: Interruptible) -> Iterator[None]:
+        """Have a cancellation cut off `code` within the context."""
+        self._code = code
+        try:
+            yield
+        finally:
+            self._code = None
+
+
+class RunningEpisodes:
+    """The episodes that a node runs, and those that are to be canceled."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, Attempt] = {}
+        self._wishes: dict[str, CancelEpisode] = {}
+
+    @contextmanager
+    def during(self, attempt: Attempt) -> Iterator[None]:
+        """Register `attempt` within the context; an earlier cancellation applies at once."""
+        episode_id = attempt.opened.episode_id
+        self._attempts[episode_id] = attempt
+        if episode_id in self._wishes:  # guard: cancel-wish-from-start
+            attempt.cancel(self._wishes[episode_id])
+        try:
+            yield
+        finally:
+            # A node that lost an episode and has it again meanwhile runs the newer one.
+            if self._attempts.get(episode_id) is attempt:
+                del self._attempts[episode_id]
+
+    def of(self, actor_id: str, expectation_id: str) -> list[Attempt]:
+        """Return the attempts at episodes of one expectation."""
+        wanted = (actor_id, expectation_id)
+        return [
+            each
+            for each in self._attempts.values()
+            if (each.opened.actor_id, each.opened.expectation_id) == wanted
+        ]
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """All that run now, oldest first."""
+        return list(self._attempts.values())
+
+    def wish(self, episode_id: str, end: CancelEpisode) -> bool:
+        """Cancel an episode if it runs here, now or later; return whether it runs now."""
+        # guard: cancel-wishes-max
+        if episode_id not in self._wishes and len(self._wishes) >= WISHES_MAX:
+            del self._wishes[next(iter(self._wishes))]
+        self._wishes.setdefault(episode_id, end)
+        attempt = self._attempts.get(episode_id)
+        if attempt is not None:
+            attempt.cancel(end)
+        return attempt is not None
+
+    def forget(self, episode_id: str) -> None:
+        """Forget the cancellation of an episode that has ended."""
+        self._wishes.pop(episode_id, None)

@@ -1,0 +1,1 @@
+"""Orders of people: modes, pauses, resets of circuit breakers, layouts."""

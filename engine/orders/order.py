@@ -1,0 +1,133 @@
+"""What people order of one thing: what of it changes anything, and what all of it comes to. Pure.
+
+key                             orders                       come to
+mode.<node>                     NodeModeSet, NodeModeUnset   ModeOrder: a copy, in the registry
+pause.<actor>                   ActorPaused, ActorResumed    PauseOrder: a copy, in the registry
+breaker.<actor>.<expectation>   BreakerReset                 BreakerOrder: carried out in the gates
+layout                          LayoutSet                    LayoutOrder: carried out already
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, TypeAlias, get_args
+
+from msgspec.structs import replace
+
+from engine.cluster.modes import GivenOrder, ModeOrder, PauseOrder
+from streams.keys import BREAKERS, MODES, PAUSES, breaker_key, mode_key, pause_key
+from streams.model.events import (
+    ActorPaused,
+    ActorResumed,
+    BreakerReset,
+    LayoutSet,
+    NodeModeSet,
+    NodeModeUnset,
+    OrderEvent,
+)
+from streams.ports.log import Recorded
+
+LAYOUT: Final = "layout"
+"""The key of what was ordered of the layout."""
+
+_EVENTS: Final = get_args(OrderEvent)
+
+
+class BreakerOrder(GivenOrder, frozen=True, kw_only=True):
+    """That people have had a circuit breaker closed."""
+
+    newest: str = ""
+    """The id of the newest such commit."""
+
+
+class LayoutOrder(GivenOrder, frozen=True, kw_only=True):
+    """Over how many partitions people have spread the stack."""
+
+    partitions: int = 0
+    """0: nobody has moved it since it was made."""
+
+
+Order: TypeAlias = ModeOrder | PauseOrder | BreakerOrder | LayoutOrder
+
+
+def key_of(event: OrderEvent) -> str:
+    """Return the key of what an order is about; raise `BadName` if that cannot exist."""
+    match event:
+        case NodeModeSet(node=node) | NodeModeUnset(node=node):
+            return mode_key(node)
+        case ActorPaused(actor_id=actor) | ActorResumed(actor_id=actor):
+            return pause_key(actor)
+        case BreakerReset(actor_id=actor, expectation_id=expectation):
+            return breaker_key(actor, expectation)
+        case LayoutSet():
+            return LAYOUT
+
+
+def unordered(key: str) -> Order:
+    """Return what holds of the thing with this key before anything was ordered of it."""
+    match key.partition(".")[0]:
+        case kind if kind == MODES:
+            return ModeOrder()
+        case kind if kind == PAUSES:
+            return PauseOrder(is_over=True)
+        case kind if kind == BREAKERS:
+            return BreakerOrder()
+        case _:
+            return LayoutOrder()
+
+
+def decide(order: Order, event: OrderEvent) -> tuple[OrderEvent, ...]:
+    """Return the order to note; nothing if all is so already."""
+    match order, event:
+        case ModeOrder(), NodeModeSet(mode=mode, actor_id=""):
+            changes = order.mode is not mode
+        case ModeOrder(), NodeModeSet(mode=mode, actor_id=actor):
+            changes = order.actors.get(actor) is not mode
+        case ModeOrder(), NodeModeUnset(actor_id=actor):
+            changes = actor in order.actors if actor else order.holds
+        case PauseOrder(), ActorPaused(by=by, reason=reason):
+            changes = order.is_over or (by, reason) != (order.by, order.reason)
+        case PauseOrder(), ActorResumed():
+            changes = order.holds  # guard: resumed-once
+        case LayoutOrder(), LayoutSet(partitions=partitions):
+            changes = order.partitions != partitions  # guard: repeated-move-noted-once
+        case _:
+            changes = True
+    return (event,) if changes else ()
+
+
+def evolve(order: Order, event: OrderEvent, *, at: datetime, id: str) -> Order:
+    """Return what holds after an order that was given at a time, in the commit of an id."""
+    match order, event:
+        case ModeOrder(), NodeModeSet(mode=mode, actor_id=""):
+            order = replace(order, mode=mode)
+        case ModeOrder(), NodeModeSet(mode=mode, actor_id=actor):
+            order = replace(order, actors={**order.actors, actor: mode})
+        case ModeOrder(), NodeModeUnset(actor_id=""):
+            order = replace(order, mode=None, actors={})
+        case ModeOrder(), NodeModeUnset(actor_id=actor):
+            others = {each: mode for each, mode in order.actors.items() if each != actor}
+            order = replace(order, actors=others)
+        case PauseOrder(), ActorPaused():
+            order = replace(order, is_over=False)
+        case PauseOrder(), ActorResumed():
+            order = replace(order, is_over=True)
+        case BreakerOrder(), BreakerReset():
+            order = replace(order, newest=id)
+        case LayoutOrder(), LayoutSet(partitions=partitions):
+            order = replace(order, partitions=partitions)
+        case _:
+            pass
+    number = order.order_no + 1
+    return replace(order, order_no=number, by=event.by, reason=event.reason, at=at)
+
+
+def fold(records: Sequence[Recorded], *, key: str) -> Order:
+    """Return what holds of the thing with this key after all orders in `records`."""
+    order = unordered(key)
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, _EVENTS):
+                order = evolve(order, event, at=record.commit.at, id=record.commit.id)
+    return order

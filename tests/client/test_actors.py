@@ -1,0 +1,108 @@
+"""What a client does with actors: pausing, and what is known of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.cluster.nodes import encoded
+from streams.keys import node_key
+from tests.projections.lives import projecting, wait_projected
+from tests.vigil.journal import DBA, NODE_TTL_S, said_by
+from vigil import Client, Mistake, NotFound, Trouble
+
+
+@pytest.fixture
+async def node(ports):
+    """Everybody thinks that a node runs `dba`."""
+    said = encoded(said_by("idle", {}, **DBA))
+    await ports.gates.put(node_key("idle"), said, ttl_s=NODE_TTL_S)
+
+
+async def test_an_actor_is_paused_and_resumed_once(ports, client, node):
+    first = await client.actors.pause("dba", reason="deploy")
+    again = await client.actors.pause("dba", reason="deploy")
+    (paused,) = await client.actors.list()
+    ended = await client.actors.resume("dba")
+    nothing = await client.actors.resume("dba")
+    (resumed,) = await client.actors.list()
+
+    assert (first.is_new, first.says) == (True, "paused")
+    assert not again.is_new
+    assert (paused.actor_id, paused.paused, paused.nodes) == ("dba", "deploy", ["idle"])
+    assert (ended.is_new, ended.says) == (True, "resumed")
+    assert (nothing.is_new, nothing.says) == (False, "was not paused")
+    assert resumed.paused == ""
+
+
+async def test_an_order_has_the_name_of_who_gave_it(ports, pool, client, node):
+    await client.actors.pause("dba", reason="deploy")
+    await client.actors.resume("dba", by="bob")
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        page = await client.orders.list(actor="dba")
+        none = await client.orders.list(actor="other")
+    said = [(each.change, each.person, each.reason) for each in page.items]
+    assert said == [("actor_resumed", "bob", None), ("actor_paused", "ann", "deploy")]
+    assert (none.items, none.why_none) == ((), "")
+    assert await client.orders.rebuild() == []
+
+
+async def test_what_nobody_knows_is_not_found_while_a_node_is_up(client, node):
+    for asked in (
+        client.actors.pause("dbb"),
+        client.actors.resume("dbb"),
+        client.actors.get("dbb"),
+        client.actors.refusals("dbb", "shrink"),
+    ):
+        with pytest.raises(NotFound, match=r"nobody knows an actor 'dbb'; did you mean dba?"):
+            await asked
+
+
+async def test_what_nobody_knows_is_not_found_where_there_are_no_rows_to_ask(ports, node):
+    async with Client.on(ports, by="ann") as client:
+        with pytest.raises(NotFound, match="nobody knows an actor 'dbb'"):
+            await client.fire("dbb", "shrink")
+
+
+async def test_one_actor_is_shown_with_its_expectations(client, node):
+    found = await client.actors.get("dba")
+    assert (found.summary.source, found.summary.running_on) == ("code", ["idle"])
+    assert (found.definition, found.expectations) == ({}, [])
+    assert await client.actors.refusals("dba", "shrink") == []
+
+
+async def test_what_is_left_of_a_paused_actor_is_told_until_nothing_is(ports, pool, client, node):
+    await client.actors.pause("dba")
+    drained = client.actors.drain("dba", timeout_s=0)
+    assert await anext(drained) in {"1 nodes that do not know yet", "the rows are not up to date"}
+    with pytest.raises(Trouble, match="dba is not drained after 0 s"):
+        await anext(drained)
+
+
+async def test_the_mode_of_a_node_is_set_and_unset_once(ports, client, node):
+    first = await client.nodes.set_mode("idle", "disabled", reason="deploy")
+    (seen,) = (await client.nodes.read()).nodes
+    other = await client.nodes.set_mode("later", "full", actor="dba")
+    ended = await client.nodes.unset_mode("idle")
+    nothing = await client.nodes.unset_mode("idle")
+
+    assert (first.is_new, first.says) == (True, "disabled")
+    assert (seen.node, seen.state, seen.mode, seen.said) == ("idle", "up", "disabled", "order")
+    assert (seen.by, seen.reason, seen.runs) == ("ann", "deploy", ["dba"])
+    assert other.says == "full; the node is not up, and takes this mode when it starts"
+    assert (ended.is_new, ended.says) == (True, "as it was started")
+    assert (nothing.is_new, nothing.says) == (False, "there was no order")
+
+
+async def test_a_mode_or_a_node_that_there_is_not_is_refused(client, node):
+    with pytest.raises(Mistake, match="'idel' is no mode; use full, trigger_only, disabled"):
+        await client.nodes.set_mode("idle", "idel")
+    with pytest.raises(NotFound, match="no node 'idel' is up"):
+        await client.nodes.read(node="idel")
+    with pytest.raises(NotFound, match=r"no node 'idel' is up, .*; did you mean idle\?"):
+        await client.nodes.unset_mode("idel")
+
+
+async def test_an_actor_that_nobody_knows_is_not_drained(client):
+    with pytest.raises(NotFound, match="nobody knows an actor 'dba'"):
+        await anext(client.actors.drain("dba"))

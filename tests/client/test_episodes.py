@@ -1,0 +1,165 @@
+"""What a client does with episodes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from engine.operations.decide_request import ApprovalTarget
+from streams.clock import SystemClock
+from streams.model.waits import OnExpiry
+from tests.client.happened import lived
+from tests.projections import lives
+from tests.projections.lives import projecting, wait_projected
+from vigil import Mistake, NotFound, Trouble
+
+DONE = (lives.started(), lives.recorded(1), lives.converged(), lives.finished())
+
+
+async def test_episodes_are_listed_in_pages_counted_and_found_by_the_beginning_of_an_id(
+    ports, pool, client
+):
+    ids = [await lived(ports, number << 96, *DONE) for number in range(1, 4)]
+    waiting = await lived(ports, 4 << 96)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        first = await client.episodes.list(actor="monitor", limit=3)
+        second = await client.episodes.list(actor="monitor", after=first.next, limit=3)
+        done = await client.episodes.list(status="done")
+        counts = await client.episodes.count(actor="monitor")
+        one = await client.episodes.get(ids[0][:8])
+        with pytest.raises(Mistake, match="begins the ids of several episodes"):
+            await client.episodes.get("0000")
+        with pytest.raises(NotFound, match="has an id that begins with 'fff'") as raised:
+            await client.episodes.get("fff")
+
+    seen = [str(each.episode_id) for each in (*first.items, *second.items)]
+    assert (seen[0], sorted(seen)) == (waiting, sorted([*ids, waiting]))
+    assert second.next is None
+    assert {str(each.episode_id) for each in done.items} == set(ids)
+    assert counts == {"done": 3, "queued": 1}
+    assert (str(one.episode_id), one.summary) == (ids[0], "the disk is full")
+    assert raised.value.remedy == "`vigil episodes list` shows those that there are"
+
+
+async def test_one_episode_is_shown_with_its_steps_its_log_and_its_results(ports, pool, client):
+    id_ = await lived(ports, 1, *DONE)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        latest = await client.episodes.latest()
+        shown = await client.episodes.describe(id_)
+        steps = await client.episodes.steps(id_)
+        timeline = await client.episodes.timeline(id_)
+        log = await client.episodes.log(id_)
+        lines = [each async for each in client.episodes.tail(id_)]
+        ended = await client.episodes.wait(id_)
+    assert latest == UUID(id_)
+    assert (shown["waits_for"], shown["outputs"], shown["children"]) == (None, [], [])
+    assert [(each.step_no, each.tool_name) for each in steps.items] == [(1, "disk.clean")]
+    assert timeline.items[0].kind == "episode_opened"
+    assert [each["line"] for each in lines] == [each["line"] for each in log.rows]
+    assert ended.status == "done"
+    assert await client.episodes.result(id_, 1) == "done"
+    assert [each.number for each in await client.episodes.replay(id_)] == [1, 2, 3, 4, 5]
+    with pytest.raises(NotFound, match="no step 7"):
+        await client.episodes.result(id_, 7)
+
+
+async def test_an_episode_that_sleeps_is_shown_with_the_end_of_its_sleep(ports, pool, client):
+    until = SystemClock().now() + timedelta(days=1)
+    asleep = lives.blocked(ref="", expires_at=until, on_expiry=OnExpiry.CONTINUE)
+    id_ = await lived(ports, 1, lives.started(), asleep)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        shown = await client.episodes.describe(id_)
+    assert (shown["status"], shown["blocked_by"]) == ("blocked", None)
+    assert (shown["waits_for"]["ref"], shown["waits_for"]["expires_at"]) == ("", until)
+
+
+async def test_an_episode_that_has_not_ended_in_time_is_trouble(ports, pool, client):
+    id_ = await lived(ports, 1)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        with pytest.raises(Trouble, match=r"is still queued after 0 s"):
+            await client.episodes.wait(id_, timeout_s=0)
+        with pytest.raises(Trouble, match=r"has not ended after 0 s"):
+            _ = [each async for each in client.episodes.tail(id_, timeout_s=0)]
+
+
+async def test_an_episode_that_is_fired_says_why_it_waits_and_whether_it_is_new(client):
+    first = await client.fire("monitor", "check_disk", {"host": "h1"}, key="k", reason="look")
+    again = await client.episodes.fire("monitor", "check_disk", {"host": "h1"}, key="k")
+    assert first.is_new
+    assert again.episode_id == first.episode_id
+    assert first.obstacle == "no node that is up has it"
+    with pytest.raises(Mistake, match="priority"):
+        await client.fire("monitor", "check_disk", priority=10**9)
+
+
+async def test_open_episodes_are_canceled_and_ended_ones_stay(ports, client):
+    ended, queued = await lived(ports, 1, *DONE), await lived(ports, 2)
+    unknown = lives.episode_id(3)
+    done, open_, none = await client.episodes.cancel(ended, queued, unknown, reason="a typo")
+    assert (done.status, done.is_open, done.outlook) == ("done", False, "done")
+    assert (open_.is_open, open_.outlook) == (True, "queued, to be canceled")
+    assert none.status == ""
+    assert await ports.commands.is_waiting("monitor", queued)
+    assert not await ports.commands.is_waiting("monitor", ended)
+
+
+async def test_all_open_episodes_of_an_actor_are_found_and_an_unknown_actor_is_not(
+    ports, pool, client
+):
+    await lived(ports, 1, *DONE)
+    queued = await lived(ports, 2)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        found = await client.episodes.unended("monitor")
+        with pytest.raises(NotFound, match="nobody knows an actor 'nobody'"):
+            await client.episodes.unended("nobody")
+    assert [str(each.episode_id) for each in found] == [queued]
+
+
+async def test_a_fork_begins_with_the_same_steps_and_is_opened_once_for_a_key(ports, client):
+    id_ = await lived(ports, 1, *DONE)
+    first = await client.episodes.fork(id_, at=1, key="k")
+    again = await client.episodes.fork(id_, at=1, key="k")
+    assert (first.actor_id, first.obstacle) == ("monitor", "no node that is up has it")
+    assert again.episode_id == first.episode_id
+    with pytest.raises(NotFound, match="on the journal of stack"):
+        await client.episodes.fork(lives.episode_id(9), at=1)
+    with pytest.raises(Trouble):
+        await client.episodes.settle(id_, "again")
+
+
+async def test_a_request_is_decided_only_as_it_was_seen(ports, client):
+    id_ = await lived(ports, 1, lives.started(), lives.recorded(1), lives.saved(), lives.blocked(2))
+    target = ApprovalTarget("episode", id_)
+    asked = await client.approvals.read(target)
+    assert (asked.approval.plan_hash, asked.decision) == (lives.PLAN_HASH, None)
+    with pytest.raises(Trouble, match="waits for a decision on another plan: abab"):
+        await client.approvals.decide(target, "approve", plan_hash="12345678")
+    with pytest.raises(Mistake, match="plan_hash: '12' is not 8 to 64 hex digits"):
+        await client.approvals.decide(target, "deny", plan_hash="12")
+    decided = await client.approvals.decide(target, "deny", plan_hash=lives.PLAN_HASH[:8])
+    assert decided.done == "sent; a node decides on it"
+    assert await ports.commands.is_waiting("monitor", id_)
+
+
+async def test_what_does_not_ask_is_not_decided(ports, client):
+    id_ = await lived(ports, 1, *DONE)
+    with pytest.raises(Trouble, match="does not ask for approval"):
+        await client.approvals.decide(ApprovalTarget("episode", id_), "approve")
+    with pytest.raises(NotFound, match="no output 'k' in stack"):
+        await client.approvals.read(ApprovalTarget("output", "k"))
+
+
+async def test_a_signal_that_nobody_waits_for_is_sent_for_later_and_not_resolved(ports, client):
+    sent = await client.signal("payment:42", {"paid": True}, id="s1")
+    assert (sent.id, sent.is_new) == ("s1", True)
+    (event,) = await ports.domain_events.page(after=0)
+    assert event.payload == {"ref": "payment:42", "result": {"paid": True}, "by": "ann"}
+    with pytest.raises(Trouble, match=r"for a future one, publish wait.resolved"):
+        await client.signals.resolve("payment:42")

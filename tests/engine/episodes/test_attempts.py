@@ -1,0 +1,105 @@
+"""How far an attempt at an episode gets, and when its cause is acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.episodes.attempt import (
+    ATTEMPT_TRANSITIONS,
+    NO_CLAIM,
+    Attempt,
+    AttemptState,
+    Busy,
+    EpisodeClaim,
+)
+from engine.runtime.leases import Keeper
+from streams.memory import memory_ports
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted
+from tests.engine.stage import CLOCK, Scripted, app_of, opening
+
+STARTED = EpisodeStarted(node="n1", attempt=1, claim_revision=0)
+FINISHED = EpisodeFinished(status=EndStatus.DONE)
+
+
+class Event:
+    """What an attempt is begun for: counts how often it is acknowledged."""
+
+    acks = 0
+
+    async def ack(self):
+        self.acks += 1
+
+
+@pytest.fixture
+def leases():
+    return memory_ports(clock=CLOCK).leases
+
+
+@pytest.fixture
+def event():
+    return Event()
+
+
+@pytest.fixture
+def attempt(leases, event):
+    return attempt_of(leases, event, node="n1")
+
+
+def attempt_of(leases, event, *, node) -> Attempt:
+    keeper = Keeper(leases, holder=node, clock=CLOCK)
+    claim = EpisodeClaim(keeper, "episode.worker.e1", attempt=1, on_lost=lambda: None)
+    return Attempt(opening(app_of(Scripted())), claim, event)
+
+
+async def test_a_first_commit_with_the_end_in_it_needs_no_claim(attempt):
+    assert await attempt.claim_for([STARTED, FINISHED]) == NO_CLAIM
+    assert attempt.state is AttemptState.NEW
+
+
+async def test_any_other_first_commit_is_claimed(attempt):
+    assert await attempt.claim_for([STARTED]) > NO_CLAIM
+    assert attempt.state is AttemptState.CLAIMED
+
+
+async def test_a_claim_that_another_node_has_is_busy(leases, event, attempt):
+    await attempt.make_claim()
+    with pytest.raises(Busy):
+        await attempt_of(leases, event, node="n2").make_claim()
+
+
+async def test_under_a_claim_the_cause_is_acknowledged_once_the_first_commit_is_durable(
+    attempt, event
+):
+    await attempt.claim_for([STARTED])
+    assert event.acks == 0
+    await attempt.note_fenced()
+    assert event.acks == 1
+    await attempt.finish()
+    assert (event.acks, attempt.state) == (1, AttemptState.DONE)
+
+
+async def test_without_a_claim_it_is_acknowledged_when_all_is_done(attempt, event):
+    await attempt.note_fenced()
+    assert event.acks == 0
+    await attempt.finish()
+    assert event.acks == 1
+
+
+@pytest.mark.parametrize(("is_fenced", "becomes"), [(True, "lost"), (False, "not_begun")])
+async def test_what_is_for_another_node_was_begun_here_or_not(attempt, is_fenced, becomes):
+    if is_fenced:
+        await attempt.note_fenced()
+    attempt.lose()
+    assert attempt.state.value == becomes
+
+
+async def test_what_is_done_cannot_be_lost(attempt):
+    await attempt.note_fenced()
+    await attempt.finish()
+    attempt.lose()
+    assert attempt.state is AttemptState.DONE
+
+
+def test_every_result_is_final_and_everything_else_goes_on():
+    results = {state for state in AttemptState if state not in ATTEMPT_TRANSITIONS}
+    assert results == set(list(AttemptState)[-4:])

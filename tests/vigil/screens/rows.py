@@ -1,0 +1,362 @@
+"""The same rows each time: a stack that watches disks and endpoints, at one moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from projections.records import (
+    DeadLetterRecord,
+    EpisodeRecord,
+    FindingCause,
+    FindingRecord,
+    OrderSummary,
+    OutputRecord,
+    StepRow,
+    WorkflowSummary,
+)
+from vigil.client.actors import ActorSummary, ExpectationSummary
+from vigil.client.nodes import ActorPause, NodeSummary
+
+NOW: Final = datetime(2026, 11, 23, 17, 4, 30, tzinfo=UTC)
+Rows = list[dict[str, Any]]
+
+WEB: Final = UUID("3f2a9c1e-88b0-4d7e-9a51-0c6d2f4b7e11")
+WEB_AGAIN: Final = UUID("3f2a9c1e-1c44-4b02-8f00-5d1a7b9e2c33")
+DISK: Final = UUID("a81c07d2-5e19-4f6b-b2c3-91d04e7f8a22")
+FORK: Final = UUID("c5d9e0f1-2b3a-4c8d-9e7f-10a2b3c4d5e6")
+SLEEPER: Final = UUID("0b7e6d5c-4a39-4281-b706-f5e4d3c2b1a0")
+ROLLOUT: Final = UUID("77e1d2c3-b4a5-4968-8778-695a4b3c2d1e")
+
+
+def before(**ago: float) -> datetime:
+    """Return a time before now."""
+    return NOW - timedelta(**ago)
+
+
+def after(**ahead: float) -> datetime:
+    """Return a time after now."""
+    return NOW + timedelta(**ahead)
+
+
+def made(type_: type[msgspec.Struct], **said: object) -> dict[str, Any]:
+    """Return a row of the columns of a record, each None unless it is said."""
+    fields = {each.name: None for each in msgspec.structs.fields(type_)}
+    row: dict[str, Any] = msgspec.to_builtins(
+        type_(**{**fields, "journal_seq": 1, **said} if "journal_seq" in fields else fields | said),
+        builtin_types=(datetime, UUID),
+    )
+    return row
+
+
+def episode(id_: UUID, status: str, **said: object) -> dict[str, Any]:
+    """Return the row of an episode."""
+    usual: dict[str, object] = {
+        "actor_id": "watcher",
+        "expectation_id": "endpoint_is_healthy",
+        "mode": "live",
+        "subject_kind": "host",
+        "attempts": 1,
+        "turns_used": 0,
+        "tokens_used": 0,
+        "wall_used_ms": 0,
+        "generation": 0,
+        "trigger_type": "event",
+        "trigger_ref": {"event_id": "e-1", "event_type": "endpoint.probed"},
+        "dedupe_key": str(id_),
+        "budget": {"turns": 20},
+        "log_strategy": "full_debug",
+        "priority": 0,
+        "is_request": False,
+    }
+    return made(EpisodeRecord, **{**usual, "episode_id": id_, "status": status, **said})
+
+
+EPISODES: Final[Rows] = [
+    episode(
+        UUID("e1f2a3b4-0000-4000-8000-000000000001"), "queued",
+        subject_id="web-7", queued_at=before(seconds=12), position=3,
+    ),
+    episode(
+        WEB, "blocked", subject_id="web-3", queued_at=before(minutes=3, seconds=20),
+        started_at=before(minutes=3, seconds=19), turns_used=4, blocked_by="approval",
+        wall_used_ms=4_210, node="vm-1",
+    ),
+    episode(
+        SLEEPER, "blocked", subject_id="web-5", queued_at=before(minutes=9),
+        started_at=before(minutes=9), turns_used=2, blocked_by="wait", wall_used_ms=310,
+    ),
+    episode(
+        WEB_AGAIN, "failed", subject_id="web-1", queued_at=before(hours=2, minutes=7),
+        started_at=before(hours=2, minutes=7), finished_at=before(hours=2, minutes=6),
+        turns_used=3, error_class="tool_unavailable", wall_used_ms=31_400, attempts=2,
+        error_detail="HTTPStatusError: Server error '503 Service Unavailable' for url "
+        "'http://127.0.0.1:18080/health/web-1'\nFor more information check: "
+        "https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/503",
+    ),
+    episode(
+        FORK, "done", subject_id="web-1", queued_at=before(hours=2), mode="dry_run",
+        started_at=before(hours=2), finished_at=before(hours=2), turns_used=5,
+        forked_from=WEB_AGAIN, forked_at_step=2, forked_by="ann",
+        forked_reason="the probe is mended",
+        trigger_type="fork", summary="web-1 answers again: 200 after 81 ms", wall_used_ms=1_900,
+    ),
+    episode(
+        DISK, "done", subject_id="db-1", subject_kind="disk", actor_id="capacity",
+        expectation_id="disk_has_room", queued_at=before(days=4), started_at=before(days=4),
+        finished_at=before(days=4), turns_used=2, tokens_used=1_204, model="small-1",
+        summary="the disk of db-1 is 97% full, and grows by 2 GB each day", wall_used_ms=840,
+        trigger_type="schedule", confidence=0.9, priority=5,
+    ),
+]  # fmt: skip
+
+STEPS: Final[Rows] = [
+    made(
+        StepRow, episode_id=WEB, step_no=1, kind="tool_call", state="recorded",
+        tool_name="endpoint.fetch", created_at=before(minutes=3, seconds=19), cost_ms=182,
+        args_redacted={"host": "web-3", "path": "/health"}, result={"status": 503},
+    ),
+    made(
+        StepRow, episode_id=WEB, step_no=2, kind="tool_call", state="failed",
+        tool_name="certificate.read", created_at=before(minutes=3, seconds=18), cost_ms=2_004,
+        args_redacted={"host": "web-3"}, error_class="timed_out",
+        error_detail="no answer within 2 s\n(watch.py:40, in read)",
+    ),
+    made(
+        StepRow, episode_id=WEB, step_no=3, kind="observation", state="recorded",
+        created_at=before(minutes=3, seconds=15), result={"now": "2026-11-23T17:01:15Z"},
+    ),
+    made(
+        StepRow, episode_id=WEB, step_no=4, kind="tool_call", state="recorded",
+        tool_name="disk.dump", created_at=before(minutes=3, seconds=14), cost_ms=91_000,
+        cost_tokens=210, result_size_bytes=5_242_880,
+    ),
+]  # fmt: skip
+
+FINDING: Final = made(
+    FindingRecord, finding_key="endpoint:web-3", raise_no=1, status="active", severity="critical",
+    class_="endpoint_down", confidence=1.0, summary="web-3 does not answer since 17:01",
+    subject_kind="host", subject_id="web-3", actor_id="watcher",
+    expectation_id="endpoint_is_healthy", raised_by_episode_id=WEB, raised_at=before(minutes=3),
+    updated_at=before(minutes=1), expires_at=after(minutes=57), acknowledged_by="ann",
+    acknowledged_at=before(minutes=1), history=[],
+)  # fmt: skip
+CHANGES: Final[Rows] = [
+    {
+        "event_no": 0, "kind": "finding_acknowledged", "raise_no": 1, "at": before(minutes=1),
+        "episode_id": None, "severity": "critical", "summary": FINDING["summary"],
+        "person": "ann", "reason": "on it", "finding_key": FINDING["finding_key"],
+    },
+    {
+        "event_no": 0, "kind": "finding_raised", "raise_no": 1, "at": before(minutes=3),
+        "episode_id": WEB, "severity": "critical", "summary": FINDING["summary"],
+        "person": None, "reason": None, "finding_key": FINDING["finding_key"],
+    },
+]  # fmt: skip
+FINDINGS: Final[Rows] = [
+    FINDING,
+    made(
+        FindingRecord, finding_key="disk:db-1", raise_no=2, status="active", severity="high",
+        class_="disk_nearly_full", confidence=0.9, subject_kind="disk", subject_id="db-1",
+        summary="the disk of db-1 is 97% full, and grows by 2 GB each day", actor_id="capacity",
+        expectation_id="disk_has_room", raised_by_episode_id=DISK, raised_at=before(days=4),
+        updated_at=before(hours=1), history=[], caused_by_key="backup:db-1",
+    ),
+]  # fmt: skip
+CHAIN: Final[Rows] = [
+    made(
+        FindingCause, depth=0, stack="vigil", finding_key="disk:db-1", raise_no=2, status="active",
+        class_="disk_nearly_full", severity="high", summary="the disk of db-1 is 97% full",
+        caused_by_key="backup:db-1",
+    ),
+    made(
+        FindingCause, depth=1, stack="vigil", finding_key="backup:db-1", raise_no=1,
+        status="active", class_="backup_stuck", severity="medium",
+        summary="yesterday's backup of db-1 was never moved away",
+    ),
+]  # fmt: skip
+
+PAGE: Final = made(
+    OutputRecord, output_key="page:web-3", status="proposed", adapter="pager", actor_id="watcher",
+    expectation_id="endpoint_is_healthy", episode_id=WEB, summary="page whoever is on call",
+    attempts=2, next_attempt_at=after(seconds=25), error_class="receiver_unavailable",
+    error_detail="127.0.0.1:9: All connection attempts failed", created_at=before(minutes=2),
+    updated_at=before(seconds=5), proposal_no=1, payload={"host": "web-3", "level": "page"},
+    approvers=[], history=[],
+)  # fmt: skip
+ATTEMPTS: Final[Rows] = [
+    {
+        "at": before(seconds=5), "kind": "output_attempted", "proposal_no": 1, "attempt": 2,
+        "node": "vm-1", "error_class": "receiver_unavailable",
+        "error_detail": "127.0.0.1:9: All connection attempts failed",
+        "next_attempt_at": after(seconds=25), "person": None, "reason": None,
+    },
+    {
+        "at": before(minutes=2), "kind": "output_proposed", "proposal_no": 1, "attempt": None,
+        "node": None, "error_class": None, "error_detail": None, "next_attempt_at": None,
+        "person": None, "reason": None,
+    },
+]  # fmt: skip
+OUTPUTS: Final[Rows] = [
+    PAGE,
+    made(
+        OutputRecord, output_key="ticket:db-1", status="delivered", adapter="tickets",
+        actor_id="capacity", expectation_id="disk_has_room", episode_id=DISK,
+        summary="make room on db-1", attempts=1, delivered_ref="OPS-4711",
+        created_at=before(days=4), updated_at=before(days=4), delivered_at=before(days=4),
+        proposal_no=1, approvers=[], history=[],
+    ),
+]  # fmt: skip
+
+BLOCK: Final[dict[str, Any]] = {
+    "episode_id": WEB, "reason": "approval", "ref": None, "summary": "restart web-3",
+    "approvers": ["ann", "bob"], "plan_hash": "b57e6013" * 8, "plan": {"restart": "web-3"},
+    "blocked_at": before(minutes=3), "expires_at": after(minutes=7), "on_expiry": "deny",
+}  # fmt: skip
+CHILDREN: Final[Rows] = [
+    {
+        "level": 1, "parent_call": "3", "episode_id": DISK, "actor_id": "capacity",
+        "expectation_id": "disk_has_room", "status": "done", "turns_used": 2, "tokens_used": 1_204,
+        "summary": "the disk of web-3 has room", "error_class": None,
+    },
+]  # fmt: skip
+SHOWN: Final = EPISODES[1] | {
+    "waits_for": BLOCK,
+    "findings": CHANGES[1:],
+    "outputs": [PAGE | {"outcome": None}],
+    "children": CHILDREN,
+}
+ASLEEP: Final = EPISODES[2] | {
+    "waits_for": BLOCK
+    | {"reason": "wait", "ref": "", "blocked_at": before(minutes=9), "expires_at": after(hours=1)},
+    "findings": [],
+    "outputs": [],
+    "children": [],
+}
+
+INSTANCES: Final[Rows] = [
+    made(
+        WorkflowSummary, instance_id=ROLLOUT, workflow_id="rollout", status="blocked", mode="live",
+        subject_value="web-3", items=5, done=2, running=1, waiting=1, started_at=before(hours=1),
+        updated_at=before(minutes=2),
+    ),
+    made(
+        WorkflowSummary, instance_id=UUID("12e1d2c3-b4a5-4968-8778-695a4b3c2d1e"),
+        workflow_id="onboard", status="failed", mode="dry_run", subject_value="acme", items=3,
+        done=1, running=0, waiting=0, started_at=before(days=2), updated_at=before(days=2),
+        finished_at=before(days=2), error_class="tool_unavailable",
+        error_detail="the registry does not answer", failed_step="register",
+    ),
+]  # fmt: skip
+INSTANCE: Final[dict[str, Any]] = {
+    "instance_id": str(ROLLOUT), "workflow_id": "rollout", "status": "blocked", "mode": "live",
+    "subject": "web-3", "held_by": None, "started_at": before(hours=1),
+    "updated_at": before(minutes=2), "error_class": None, "error_detail": None,
+    "failed_step": None, "canceled_by": None, "not_undone": None, "parent_instance_id": None,
+}  # fmt: skip
+INSTANCE_STEPS: Final[Rows] = [
+    {
+        "depth": 0, "step_id": "drain", "status": "done", "runs": "ops.drain", "depends_on": None,
+        "attempts": 1, "episode_id": str(DISK), "error_class": None, "error_detail": None,
+        "retry_at": None,
+    },
+    {
+        "depth": 1, "step_id": "upgrade[0]", "status": "retrying", "runs": "ops.upgrade",
+        "depends_on": "drain", "attempts": 2, "episode_id": str(WEB),
+        "error_class": "tool_unavailable", "error_detail": "the mirror does not answer",
+        "retry_at": after(seconds=40),
+    },
+    {
+        "depth": 2, "step_id": "verify", "status": "awaiting_approval", "runs": "ops.verify",
+        "depends_on": "upgrade", "attempts": 0, "episode_id": None, "error_class": None,
+        "error_detail": None, "retry_at": None,
+    },
+]  # fmt: skip
+DEFINED: Final[Rows] = [
+    {
+        "workflow_id": "rollout", "source": "definition", "revision": 3, "revisions": {"vm-1": 3},
+        "triggers": ["event release.made"], "steps": ["drain", "upgrade", "verify"],
+        "nodes": ["vm-1"], "problems": {"vm-2": "it has no tool 'upgrade.run'"},
+    },
+]  # fmt: skip
+
+ACTORS: Final[Rows] = [
+    made(
+        ActorSummary, actor_id="capacity", domain="storage", source="definition", revision=2,
+        revisions={"vm-1": 2}, problems={}, nodes=["vm-1"], waking=["vm-1"], running_on=["vm-1"],
+        slots=4, limits={}, paused="by ann: maintenance", expectations=["disk_has_room"],
+        queued=0, running=0, blocked=0, events=14, due=0, commands=0,
+    ),
+    made(
+        ActorSummary, actor_id="watcher", domain="web", source="code", revisions={}, problems={},
+        nodes=["vm-1", "vm-2"], waking=["vm-1"], running_on=["vm-1"], slots=8, limits={},
+        paused="", expectations=["endpoint_is_healthy", "certificate_is_fresh"], queued=1,
+        running=0, blocked=2, events=0, due=1, commands=2,
+    ),
+]  # fmt: skip
+EXPECTATIONS: Final[Rows] = [
+    made(
+        ExpectationSummary, expectation="endpoint_is_healthy", triggers=["event endpoint.probed"],
+        next_ticks={"every 60 s": after(seconds=30)}, breaker="closed", cooling_down=1,
+        waiting_for_calm=0, options={},
+    ),
+]  # fmt: skip
+REFUSALS: Final[Rows] = [
+    {
+        "at": before(minutes=2), "event_id": "e-2", "event": "endpoint.probed",
+        "subject_id": "web-9", "reason": "cooldown",
+        "compared_with": f"episode {SLEEPER} began it, until 2026-11-23 17:10:00 UTC",
+    },
+]  # fmt: skip
+
+NODES: Final[Rows] = [
+    made(
+        NodeSummary, node="vm-1", state="up", mode="full", said="own setting", host="vm-1.local",
+        version="0.1.0", since=before(days=1),
+    ),
+    made(
+        NodeSummary, node="vm-2", state="up", mode="trigger_only", said="order",
+        actors={"capacity": "disabled"}, by="ann", reason="it is slow", at=before(hours=3),
+        host="vm-2.local", version="0.1.0", since=before(days=1),
+    ),
+]  # fmt: skip
+PAUSES: Final[Rows] = [
+    made(
+        ActorPause, actor_id="capacity", paused_by="ann", paused_at=before(hours=1),
+        reason="maintenance",
+    )
+]  # fmt: skip
+ORDERS: Final[Rows] = [
+    made(
+        OrderSummary, order_key="actor.capacity", change="actor_paused", actor_id="capacity",
+        at=before(hours=1), person="ann", reason="maintenance",
+    ),
+    made(
+        OrderSummary, order_key="node.vm-2", change="node_mode_set", node="vm-2",
+        mode="trigger_only", at=before(hours=3), person="ann", reason="it is slow",
+    ),
+]  # fmt: skip
+
+LETTER: Final = made(
+    DeadLetterRecord, letter_key=f"episode.{WEB_AGAIN}", status="waiting",
+    reason="attempts_exhausted", detail="3 crashes in a row: MemoryError (watch.py:71, in probe)",
+    actor_id="watcher", episode_id=WEB_AGAIN, source_stream="vigil-journal", source_seq=4_711,
+    source_subject=f"vigil.episode.{WEB_AGAIN}", payload_size_bytes=14, headers={},
+    payload=b'{"host":"web"}', lettered_at=before(hours=2),
+) | {
+    "what_to_do": f"vigil dead requeue episode.{WEB_AGAIN}",
+    "payload": '{"host":"web"}',
+}  # fmt: skip
+
+INBOX: Final[Rows] = [
+    {
+        "kind": "approval", "id": str(WEB), "actor_id": "watcher",
+        "expectation_id": "endpoint_is_healthy", "summary": "restart web-3",
+        "since": before(minutes=3), "expires_at": after(minutes=7), "episodes": 1,
+        "what_to_do": f"vigil episodes approve {WEB}", "subject_kind": "host",
+        "subject_id": "web-3", "approvers": ["ann", "bob"], "editable": True,
+    },
+]  # fmt: skip

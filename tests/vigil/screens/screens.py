@@ -1,0 +1,111 @@
+"""Prints every list and `show` command as people see it in a terminal of a width."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Final
+
+from tests.vigil.screens import rows
+from vigil.asking.refusals import REFUSALS
+from vigil.asking.stack import in_short
+from vigil.commands import actors, dead, findings, inbox, mode, outputs, workflows
+from vigil.commands.episodes import show
+from vigil.printing import tables
+from vigil.printing.output import show_table
+
+FOLDER: Final = Path(__file__).parent
+WIDTHS: Final = (80, 120)
+NOW: Final = rows.NOW
+
+_COLOR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _inbox() -> None:
+    for line in inbox.lines(rows.INBOX):
+        tables.terminal().print(line, soft_wrap=True)
+
+
+SCREENS: Final[Mapping[str, Callable[[], None]]] = {
+    "episodes list": lambda: show.print_episodes(rows.EPISODES, now=NOW),
+    "episodes list --wide": lambda: show.print_episodes(rows.EPISODES, is_wide=True, now=NOW),
+    f"episodes show {str(rows.WEB)[:13]}": lambda: show.print_episode(
+        rows.SHOWN, rows.STEPS, now=NOW
+    ),
+    f"episodes show {str(rows.SLEEPER)[:8]}": lambda: show.print_episode(rows.ASLEEP, [], now=NOW),
+    f"episodes show {str(rows.FORK)[:8]}": lambda: show.print_episode(
+        rows.EPISODES[4], [], now=NOW
+    ),
+    f"episodes show {str(rows.WEB_AGAIN)[:13]}": lambda: show.print_episode(
+        rows.EPISODES[3], [], now=NOW
+    ),
+    f"episodes steps {str(rows.WEB)[:13]}": lambda: show.print_steps(rows.STEPS),
+    "findings list": lambda: show_table(rows.FINDINGS, findings.LISTING, now=NOW),
+    "findings show endpoint:web-3": lambda: findings.print_finding(
+        rows.FINDING | {"history": rows.CHANGES}, now=NOW
+    ),
+    "findings chain disk:db-1": lambda: show_table(rows.CHAIN, findings.CHAIN, now=NOW),
+    "outputs list": lambda: outputs.print_outputs(rows.OUTPUTS, now=NOW),
+    "outputs show page:web-3": lambda: outputs.print_output(
+        rows.PAGE | {"history": rows.ATTEMPTS}, now=NOW
+    ),
+    "inbox": _inbox,
+    "workflows list": lambda: workflows.print_instances(rows.INSTANCES, now=NOW),
+    f"workflows show {str(rows.ROLLOUT)[:8]}": lambda: workflows.print_instance(
+        rows.INSTANCE, rows.INSTANCE_STEPS, now=NOW
+    ),
+    "workflows definitions": lambda: show_table(
+        [tables.in_words(in_short(each)) for each in rows.DEFINED], workflows.DEFINED, now=NOW
+    ),
+    "actors list": lambda: actors.print_actors(rows.ACTORS),
+    "actors show watcher": lambda: actors.print_actor(rows.ACTORS[1], rows.EXPECTATIONS),
+    "actors why watcher endpoint_is_healthy": lambda: show_table(rows.REFUSALS, REFUSALS, now=NOW),
+    "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
+    "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
+    "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),
+    "dead show": lambda: dead.print_letter(rows.LETTER, now=NOW),
+}
+"""What is typed after `vigil` → what prints it."""
+
+
+def file_of(width: int) -> Path:
+    """Return the file with the screens of a width."""
+    return FOLDER / f"at_{width}.txt"
+
+
+def screens(width: int) -> str:
+    """Return all screens of a width, each below what is typed for it."""
+    return "\n".join(f"$ vigil {typed}\n{_seen(shown, width)}" for typed, shown in SCREENS.items())
+
+
+def _seen(shown: Callable[[], None], width: int) -> str:
+    terminal = _Terminal()
+    with _wide(width), redirect_stdout(terminal), redirect_stderr(terminal):
+        shown()
+    lines = _COLOR.sub("", terminal.getvalue()).splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+@contextmanager
+def _wide(width: int) -> Iterator[None]:
+    """Have terminals that begin here be so wide."""
+    said = {"COLUMNS": str(width), "TERM": "xterm"}
+    before = {name: os.environ.get(name) for name in said}
+    os.environ |= said
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,71 @@
+"""What `vigil episodes show` says of an episode that waits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from vigil.commands.episodes.show import _asked, would_have
+
+ID = UUID(int=7)
+SINCE = datetime(2030, 1, 1, 9, tzinfo=UTC)
+UNTIL = datetime(2030, 1, 2, 9, tzinfo=UTC)
+NOW = datetime(2030, 1, 1, 9, 3, tzinfo=UTC)
+SINCE_WHEN = "2030-01-01 09:00:00, 3m ago"
+
+BLOCK = {
+    "episode_id": ID,
+    "reason": "wait",
+    "ref": "",
+    "summary": None,
+    "blocked_at": SINCE,
+    "expires_at": None,
+    "on_expiry": None,
+}
+
+CHILDREN = [
+    {"level": 1, "status": "done"},
+    {"level": 1, "status": "running"},
+    {"level": 2, "status": "running"},
+    {"level": 1, "status": "queued"},
+]
+
+
+def test_a_sleep_is_told_with_its_end():
+    asked = _asked({**BLOCK, "expires_at": UNTIL, "on_expiry": "continue"}, [], NOW)
+    assert asked == {
+        "for": "the end of its sleep",
+        "since": SINCE_WHEN,
+        "until": "2030-01-02 09:00:00, in 23h",
+    }
+
+
+def test_a_wait_for_children_is_told_with_how_many_are_left():
+    assert _asked(BLOCK, CHILDREN, NOW) == {"for": "2 of its 3 children", "since": SINCE_WHEN}
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"ref": "bill 7"}, "vigil episodes resolve 'bill 7'"),
+        (
+            {"reason": "nondeterministic_replay", "summary": "call 2 was …"},
+            f"vigil episodes fork {ID} --at N, or cancel {ID}, or bring back the code that it",
+        ),
+    ],
+)
+def test_what_people_can_do_is_a_command(block, words):
+    assert _asked({**BLOCK, **block}, [], NOW)["what to do"].startswith(words)
+
+
+def test_what_a_dry_run_would_have_done_is_a_row_each():
+    findings = [{"do": "clear", "finding_key": "disk", "reason": "room"}]
+    outputs = [{"adapter": "mail", "payload": {}, "summary": "a word to ann"}]
+    rows = would_have(findings, outputs)
+    assert [(row["would_have"], row["name"]) for row in rows] == [
+        ("cleared", "disk"),
+        ("sent", "mail"),
+    ]
+    assert would_have(None, None) == []

@@ -1,0 +1,311 @@
+"""`Client`: a stack, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from projections.errors import PostgresUnavailable
+from streams.clock import Clock, SystemClock
+from streams.json import JsonObject
+from vigil import settings
+from vigil.client.connections import Connections, of_config, of_ports
+from vigil.errors import Mistake
+from vigil.settings import Config
+
+if TYPE_CHECKING:
+    from engine.app.actor import Logging
+    from projections.postgres.pool import Pool
+    from projections.postgres.query_result import Table
+    from projections.records import InboxItem
+    from streams.model.triggers import Overrides
+    from streams.ports.all import Ports
+    from streams.subjects import Stack
+    from vigil.client.actors import ActorCalls
+    from vigil.client.approvals import ApprovalCalls
+    from vigil.client.dead_letters import DeadLetterCalls
+    from vigil.client.definitions import DefinitionCalls
+    from vigil.client.episodes import EpisodeCalls, EpisodeReceipt
+    from vigil.client.events import EventCalls, PublishReceipt
+    from vigil.client.findings import FindingCalls
+    from vigil.client.nodes import NodeCalls
+    from vigil.client.orders import OrderCalls
+    from vigil.client.outputs import OutputCalls
+    from vigil.client.page import Page
+    from vigil.client.repairs import RepairCalls
+    from vigil.client.signals import SignalCalls
+    from vigil.client.workflows import WorkflowCalls
+
+_CLOCK: Final = SystemClock()
+
+
+class Client:
+    """What the `vigil` command does, as calls of one stack. Use it with `async with`.
+
+        async with Client(stack="shop", by="ann") as client:
+            await client.publish("probe.failed", {"service": "pay"})
+            for each in (await client.findings.list()).items:
+                print(each.finding_key, each.summary)
+
+    A setting that is not given is looked for where the commands look: `VIGIL_*` in the environment,
+    then `vigil.toml`. A connection is made by the first call that needs it and stays open: who
+    only publishes needs no Postgres, who only reads needs no NATS. Tasks of one event loop may
+    share a client.
+
+    Every error of a call is a `VigilError`, whose `remedy` says what to do; only a value of a wrong
+    type may raise a `TypeError` or an `AttributeError` of Python's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        nats_url: str | None = None,
+        nats_creds: str | None = None,
+        nats_inbox: str | None = None,
+        nats_domain: str | None = None,
+        postgres_dsn: str | None = None,
+        stack: str | None = None,
+        env: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Read the settings; nothing is connected yet.
+
+        Args:
+            by: who gives the orders that calls name nobody for; by default the user name.
+
+        Raises:
+            Mistake: a setting cannot work; the error names it.
+        """
+        given = {
+            "nats_url": nats_url,
+            "nats_creds": nats_creds,
+            "nats_inbox": nats_inbox,
+            "nats_domain": nats_domain,
+            "postgres_dsn": postgres_dsn,
+            "stack": stack,
+            "env": env,
+        }
+        config = settings.read(given, given_as="argument")
+        _require_address(config.settings.postgres_dsn)
+        name = settings.user(config) if by is None else by
+        self.connections = of_config(config, by=name, clock=_CLOCK)
+
+    @classmethod
+    def of(cls, config: Config, *, by: str | None = None) -> Client:
+        """Return a client with these settings."""
+        name = settings.user(config) if by is None else by
+        return cls._on(of_config(config, by=name, clock=_CLOCK))
+
+    @classmethod
+    def on(
+        cls, ports: Ports, pool: Pool | None = None, *, by: str, clock: Clock = _CLOCK
+    ) -> Client:
+        """Return a client on connections that somebody else opens and closes.
+
+        `ports` may be in memory; without `pool`, calls that ask the rows raise `Trouble`.
+        """
+        return cls._on(of_ports(ports, pool, by=by, clock=clock))
+
+    @classmethod
+    def _on(cls, connections: Connections) -> Client:
+        client = cls.__new__(cls)
+        client.connections = connections
+        return client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections, for good: a later call is a `Mistake`."""
+        await self.connections.close()
+
+    @property
+    def stack(self) -> Stack:
+        """The stack, as its settings name it."""
+        return self.connections.stack
+
+    async def publish(
+        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+    ) -> PublishReceipt:
+        """Publish a domain event, as `client.events.publish` does."""
+        return await self.events.publish(name, payload, id=id)
+
+    async def signal(
+        self, ref: str, result: object = None, *, by: str | None = None, id: str | None = None
+    ) -> PublishReceipt:
+        """Send the result of `ref` to all that wait for it, as `client.signals.send` does."""
+        return await self.signals.send(ref, result, by=by, id=id)
+
+    async def fire(
+        self,
+        actor: str,
+        expectation: str,
+        payload: JsonObject | None = None,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        at: datetime | None = None,
+        dry_run: bool = False,
+        overrides: Overrides | None = None,
+        metadata: JsonObject | None = None,
+        budget: Mapping[str, int | float] | None = None,
+        revision: int = 0,
+        log_strategy: Logging | None = None,
+        attempts_max: int = 0,
+    ) -> EpisodeReceipt:
+        """Open an episode by hand, now or later, as `client.episodes.fire` does."""
+        return await self.episodes.fire(
+            actor,
+            expectation,
+            payload,
+            reason=reason,
+            by=by,
+            key=key,
+            priority=priority,
+            at=at,
+            dry_run=dry_run,
+            overrides=overrides,
+            metadata=metadata,
+            budget=budget,
+            revision=revision,
+            log_strategy=log_strategy,
+            attempts_max=attempts_max,
+        )
+
+    async def inbox(self, *, actor: str | None = None, limit: int = 50) -> Page[InboxItem]:
+        """Return what waits for a person, and the command to type: the oldest first."""
+        from projections.postgres.reader import list_inbox
+        from projections.records import InboxItem
+        from vigil.asking.rows import why_none_of
+        from vigil.client.page import page_of
+
+        async with self.connections.rows() as pool:
+            rows = await list_inbox(pool, self.stack, actor=actor, limit=limit)
+            return page_of(rows, InboxItem, why_none=await why_none_of(pool, self.stack, rows))
+
+    async def sql(self, text: str) -> Table:
+        """Return the answer to one SQL statement that only reads, up to 10,000 rows.
+
+        Raises:
+            Mistake: it is wrong, writes, has no statement or several, or takes over 30 s.
+        """
+        from projections.postgres.reader import run_sql
+
+        async with self.connections.rows() as pool:
+            return await run_sql(pool, text)
+
+    # Each is imported when it is first used, so that what publishes loads no engine.
+
+    @cached_property
+    def actors(self) -> ActorCalls:
+        """Actors: `vigil actors`."""
+        from vigil.client.actors import ActorCalls
+
+        return ActorCalls(self.connections)
+
+    @cached_property
+    def approvals(self) -> ApprovalCalls:
+        """What waits for approval: `approve` and `deny` of the commands."""
+        from vigil.client.approvals import ApprovalCalls
+
+        return ApprovalCalls(self.connections)
+
+    @cached_property
+    def dead_letters(self) -> DeadLetterCalls:
+        """Dead letters: `vigil dead`."""
+        from vigil.client.dead_letters import DeadLetterCalls
+
+        return DeadLetterCalls(self.connections)
+
+    @cached_property
+    def definitions(self) -> DefinitionCalls:
+        """Definitions of actors and workflows: `vigil apply`, and `disable` and `history`."""
+        from vigil.client.definitions import DefinitionCalls
+
+        return DefinitionCalls(self.connections)
+
+    @cached_property
+    def episodes(self) -> EpisodeCalls:
+        """Episodes: `vigil episodes`, `vigil fire`."""
+        from vigil.client.episodes import EpisodeCalls
+
+        return EpisodeCalls(self.connections)
+
+    @cached_property
+    def events(self) -> EventCalls:
+        """Domain events: `vigil publish`, `vigil events why`."""
+        from vigil.client.events import EventCalls
+
+        return EventCalls(self.connections)
+
+    @cached_property
+    def findings(self) -> FindingCalls:
+        """Findings: `vigil findings`."""
+        from vigil.client.findings import FindingCalls
+
+        return FindingCalls(self.connections)
+
+    @cached_property
+    def nodes(self) -> NodeCalls:
+        """Nodes and their modes: `vigil mode`."""
+        from vigil.client.nodes import NodeCalls
+
+        return NodeCalls(self.connections)
+
+    @cached_property
+    def orders(self) -> OrderCalls:
+        """What people have ordered: `vigil orders`."""
+        from vigil.client.orders import OrderCalls
+
+        return OrderCalls(self.connections)
+
+    @cached_property
+    def outputs(self) -> OutputCalls:
+        """Outputs: `vigil outputs`."""
+        from vigil.client.outputs import OutputCalls
+
+        return OutputCalls(self.connections)
+
+    @cached_property
+    def repairs(self) -> RepairCalls:
+        """Repairs by hand: `vigil doctor`, `recover`, `reconcile`."""
+        from vigil.client.repairs import RepairCalls
+
+        return RepairCalls(self.connections)
+
+    @cached_property
+    def signals(self) -> SignalCalls:
+        """Signals: `vigil episodes resolve`."""
+        from vigil.client.signals import SignalCalls
+
+        return SignalCalls(self.connections)
+
+    @cached_property
+    def workflows(self) -> WorkflowCalls:
+        """Instances of workflows: `vigil workflows`."""
+        from vigil.client.workflows import WorkflowCalls
+
+        return WorkflowCalls(self.connections)
+
+
+def _require_address(dsn: str) -> None:
+    """Raise `Mistake` if a DSN cannot be read; the error does not show it."""
+    from projections.postgres.dsn import address
+
+    try:
+        address(dsn)
+    except PostgresUnavailable as error:
+        raise Mistake(f"postgres_dsn: {error}") from None

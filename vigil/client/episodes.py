@@ -1,0 +1,805 @@
+"""Episodes: what actors do and did; opening, forking and ending them by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import msgspec
+
+from projections.episodes import is_whole, shown_result
+from projections.postgres import reader
+from projections.postgres.query_result import ROWS_MAX
+from projections.records import EpisodeRecord, EpisodeSummary, StepRow, TimelineEntry, record_of
+from streams.json import JsonObject
+from streams.model.events import EpisodeEvent, StepRecorded
+from streams.model.outputs import OutputOutcome
+from streams.model.triggers import LogStrategy, Overrides
+from streams.ports.all import Ports
+from streams.ports.domain_events import HOPS_MAX
+from vigil.asking.rows import ENDS, LOOK_S, find_id, require, why_none_of
+from vigil.client.connections import Connections
+from vigil.client.page import EPISODE_STATUSES, Page, check_asked, page_of
+from vigil.errors import Mistake, NotFound, Trouble
+from vigil.settings import WAIT_S
+
+if TYPE_CHECKING:
+    from engine.app.actor import Logging
+    from engine.operations.replay import Frame
+    from projections.postgres.pool import Pool
+    from projections.postgres.query_result import Row
+    from streams.subjects import Stack
+
+OPENED_S_MAX: Final = 10.0
+"""How long an episode may be missing, in seconds: it may have been fired a moment ago."""
+
+ROUNDS_MAX: Final = 100
+"""Most questions for the episodes of an actor."""
+
+TOLD_EVERY_S: Final = 1.0
+"""Between two lines of progress, in seconds."""
+
+UNKNOWN: Final = ""
+"""Status of an episode that is not on the journal."""
+
+PARKED: Final = "parked"
+"""Status of those of the blocked episodes that wait for other code."""
+
+
+class EpisodeReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that was asked for."""
+
+    episode_id: str
+    actor_id: str
+    is_new: bool = True
+    used: str = ""
+    """When its idempotency key was used before, in words; empty: it was not."""
+    obstacle: str = ""
+    """Why nothing begins now, in words; empty: something does."""
+
+
+class ForkEachOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one of several forks."""
+
+    forked_from: str
+    episode_id: str
+    """Empty: it was refused."""
+    refused: str
+
+
+class EpisodeLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The log of an episode, as far as people may see it."""
+
+    rows: Sequence[dict[str, object]]
+    """A row for each line, which has the line's text as `line`."""
+    why_none: str = ""
+    """Why there is no line, in words."""
+
+
+@dataclass(frozen=True)
+class EpisodeToCancel:
+    """An episode, and its status."""
+
+    episode_id: UUID
+    actor_id: str
+    status: str
+    """Empty: there is no such episode."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be canceled."""
+        return self.status not in {UNKNOWN, *ENDS}
+
+    @property
+    def outlook(self) -> str:
+        """What becomes of it, in words: for good, or once a node has handled the request."""
+        return f"{self.status}, to be canceled" if self.is_open else self.status
+
+    def as_row(self) -> Row:
+        """Return it as programs read it."""
+        return {**vars(self), "episode_id": str(self.episode_id)}
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class EpisodeCalls:
+    """Calls about episodes: `client.episodes`.
+
+    An episode is named by its id, or so much of its beginning that it is one; a beginning that
+    fits several is a `Mistake`, and one that fits none is `NotFound`.
+    """
+
+    _connections: Connections
+
+    async def find(self, id: UUID | str) -> UUID:
+        """Return the id of an episode whose id alone begins so; a whole id is not looked up.
+
+        Raises:
+            Mistake: it can be no such id, or is the beginning of several.
+            NotFound: there is no such episode.
+        """
+        if isinstance(id, UUID):
+            return id
+        return await find_id(
+            self._connections.rows,
+            self._connections.stack,
+            id,
+            of="episode",
+            among=reader.list_episode_ids,
+            remedy="`vigil episodes list` shows those that there are",
+        )
+
+    async def latest(self) -> UUID:
+        """Return the id of the episode that was opened last; `NotFound`: there is none."""
+        async with self._connections.rows() as pool:
+            found = await reader.latest_episode(pool, self._connections.stack)
+        if found is None:
+            raise NotFound(f"there is no episode in stack {self._connections.stack.name}")
+        return found
+
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: UUID | str | None = None,
+        limit: int = 50,
+    ) -> Page[EpisodeSummary]:
+        """Return the episodes that fit all that is given: queued first, then the latest started.
+
+        Args:
+            subject: the id of what they are about.
+            since: only those that were opened then or later.
+            until: only those that were opened before.
+            after: the `next` of a page, which is an id: only what the list has after that episode.
+
+        Raises:
+            Mistake: there is no such `status`.
+        """
+        check_asked(status=status, statuses=EPISODE_STATUSES, limit=limit)
+        past_id = None if after is None else await self.find(after)
+        async with self._connections.rows() as pool:
+            stack, past = self._connections.stack, None
+            if past_id is not None:
+                found = await reader.show_episode(pool, stack, past_id)
+                past = require(found, f"episode {past_id}", stack)
+            rows = await reader.list_episodes(
+                pool,
+                stack,
+                status=status,
+                actor=actor,
+                expectation=expectation,
+                subject=subject,
+                since=since,
+                until=until,
+                past=past,
+                limit=limit,
+            )
+            why_none = await why_none_of(pool, stack, rows)
+            return page_of(rows, EpisodeSummary, why_none=why_none, limit=limit, key="episode_id")
+
+    async def count(
+        self,
+        *,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Mapping[str, int]:
+        """Return status → how many of the episodes that fit have it; the arguments are as above."""
+        async with self._connections.rows() as pool:
+            return await reader.count_episodes(
+                pool,
+                self._connections.stack,
+                actor=actor,
+                expectation=expectation,
+                subject=subject,
+                since=since,
+                until=until,
+            )
+
+    async def get(self, id: UUID | str) -> EpisodeRecord:
+        """Return one episode."""
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_episode(pool, stack, wanted)
+            return record_of(require(found, f"episode {wanted}", stack), EpisodeRecord)
+
+    async def describe(self, id: UUID | str) -> Row:
+        """Return everything about one episode, as `vigil episodes show --json` prints it.
+
+        `waits_for` is a row or None, `findings` are what it did to findings, `outputs` are rows of
+        those that it proposed, each with its `outcome` once that is settled, and `children` are
+        those that it has started, theirs, and so on.
+        """
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_episode(pool, stack, wanted)
+            row = require(found, f"episode {wanted}", stack)
+            is_blocked = row["status"] == "blocked"  # guard: asleep-shows-until-when
+            block = await reader.show_block(pool, stack, wanted) if is_blocked else None
+            is_open = block is not None and block["resolution"] is None
+            own = await reader.list_outputs(pool, stack, episode_id=wanted, limit=ROWS_MAX)
+            outcomes = msgspec.convert(row["outputs"] or (), tuple[OutputOutcome, ...])
+            children = await reader.list_children(pool, stack, wanted, levels=HOPS_MAX)
+            findings = await reader.list_finding_events_of(pool, stack, wanted)
+        return row | {
+            "waits_for": block if is_open else None,
+            "findings": [*findings],
+            "outputs": came_to(outcomes, own),
+            "children": [*children],
+        }
+
+    async def steps(self, id: UUID | str) -> Page[StepRow]:
+        """Return the steps of one episode, in order, as far as people may see them."""
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_episode(pool, stack, wanted)
+            require(found, f"episode {wanted}", stack)
+            return page_of(await reader.list_steps(pool, stack, wanted), StepRow)
+
+    async def timeline(self, id: UUID | str) -> Page[TimelineEntry]:
+        """Return all that one episode did, in order, as far as people may see it."""
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_episode(pool, stack, wanted)
+            require(found, f"episode {wanted}", stack)
+            return page_of(await reader.list_timeline(pool, stack, wanted), TimelineEntry)
+
+    async def log(
+        self, id: UUID | str, *, strategy: Logging | LogStrategy | None = None
+    ) -> EpisodeLog:
+        """Return what one episode did, as far as its log strategy lets people see it.
+
+        Args:
+            strategy: how much to return, of what is kept; None: the episode's own.
+
+        Raises:
+            Mistake: there is no such `strategy`.
+        """
+        if strategy is not None and strategy not in {*LogStrategy}:
+            raise Mistake(f"strategy: {strategy!r} is not one of {', '.join(LogStrategy)}")
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_episode(pool, stack, wanted)
+            episode = require(found, f"episode {wanted}", stack)
+            lines = await reader.list_log_lines(pool, stack, wanted, strategy=strategy)
+        return EpisodeLog(rows=lines, why_none="" if lines else why_silent(episode, strategy))
+
+    async def tail(
+        self,
+        id: UUID | str,
+        *,
+        strategy: Logging | LogStrategy | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> AsyncIterator[Row]:
+        """Yield the lines of an episode's log, once each, until it has ended.
+
+        Raises:
+            NotFound: it is not there after 10 s.
+            Trouble: it has not ended after `timeout_s`.
+        """
+        wanted = await self.find(id)
+        clock, stack = self._connections.clock, self._connections.stack
+        began_s, yielded = clock.monotonic_s(), set[object]()
+        while True:
+            async with self._connections.rows() as pool:
+                episode = await reader.show_episode(pool, stack, wanted)
+                # Read after the row: what is missing then comes with the next look.
+                lines = await reader.list_log_lines(pool, stack, wanted, strategy=strategy)
+            for line in lines:
+                if (place := _place(line)) not in yielded:  # guard: tail-prints-once
+                    yielded.add(place)
+                    yield line
+            if episode is not None and episode["status"] in ENDS:
+                return
+            waited_s = clock.monotonic_s() - began_s
+            if episode is None and waited_s >= min(OPENED_S_MAX, timeout_s):
+                raise NotFound(f"no episode {wanted} in stack {stack.name}")
+            if waited_s >= timeout_s:
+                raise Trouble(f"episode {wanted} has not ended after {timeout_s:g} s")
+            await clock.sleep(LOOK_S)
+
+    async def result(self, id: UUID | str, step_no: int) -> object:
+        """Return the result of a step, however large, as far as people may see it.
+
+        Raises:
+            NotFound: there is no such step on the journal.
+            Trouble: it has failed, may not be shown, or is lost.
+        """
+        wanted = await self.find(id)
+        async with self._connections.log(is_reading=True) as ports:
+            return msgspec.json.decode(await _shown(ports, wanted, step_no))
+
+    async def replay(self, id: UUID | str) -> Sequence[Frame]:
+        """Return each event of an episode's journal, and the episode after it.
+
+        Raises:
+            NotFound: it is not on the journal.
+        """
+        from engine.operations.replay import frames as frames_of
+
+        wanted = await self.find(id)
+        async with self._connections.log(is_reading=True) as ports:
+            frames = list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))
+            if not frames:
+                name = ports.stack.name
+                raise NotFound(f"no episode {wanted} on the journal of stack {name}")
+        return [msgspec.structs.replace(each, event=as_shown(each.event)) for each in frames]
+
+    async def wait(
+        self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
+    ) -> EpisodeRecord:
+        """Return an episode once it has ended; it need not be opened yet.
+
+        Args:
+            delay_s: how long until it begins, which is waited for in any case, in seconds.
+
+        Raises:
+            Trouble: it has not ended in time.
+        """
+        row = await self.describe_end(id, timeout_s=timeout_s, delay_s=delay_s)
+        return record_of(row, EpisodeRecord)
+
+    async def describe_end(
+        self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
+    ) -> Row:
+        """Return the same with every column; arguments and errors are as for `wait`."""
+        clock = self._connections.clock
+        until_s = clock.monotonic_s() + delay_s + timeout_s
+        return await self._wait_end(await self.find(id), until_s=until_s, timeout_s=timeout_s)
+
+    async def fire(
+        self,
+        actor: str,
+        expectation: str,
+        payload: JsonObject | None = None,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        at: datetime | None = None,
+        dry_run: bool = False,
+        overrides: Overrides | None = None,
+        metadata: JsonObject | None = None,
+        budget: Mapping[str, int | float] | None = None,
+        revision: int = 0,
+        log_strategy: Logging | None = None,
+        attempts_max: int = 0,
+    ) -> EpisodeReceipt:
+        """Open an episode by hand, now or later.
+
+        Args:
+            key: idempotency key: the same one opens no second episode.
+            priority: episodes with a higher number run earlier.
+            at: when, with a time zone; None: now.
+            overrides: results that a dry run uses instead of calling tools.
+            metadata: to find the episode by.
+            budget: limit → what it may use instead of what the expectation says.
+            revision: of the actor's definition, to run it on; 0: today's.
+            log_strategy: what people may see of it, instead of what is declared.
+            attempts_max: crashes that end it, instead of what is declared; 0: that.
+
+        Raises:
+            NotFound: nodes are up, and nobody knows the actor, or it has no such expectation.
+            Mistake: a value is impossible.
+            Trouble: the actor is disabled, or never had the revision.
+        """
+        from engine.episodes.fire import fire
+        from vigil.asking.requests import key_use_of
+        from vigil.asking.stack import (
+            read_stack,
+            require_expectation,
+            require_in_force,
+            require_plausible,
+            require_revision,
+            waking_obstacle,
+        )
+
+        async with self._connections.log() as ports:
+            seen = await read_stack(ports)
+            await require_plausible(self._connections.raw_rows, ports, seen, actor)
+            await require_in_force(ports, seen, actor)
+            require_expectation(seen, actor, expectation)
+            await require_revision(ports, actor, revision)
+            used = await key_use_of(ports, actor, expectation, key, dry_run=dry_run)
+            episode_id = await fire(
+                ports,
+                actor,
+                expectation,
+                payload=payload,
+                by=self._connections.who(by),
+                reason=reason,
+                key=key,
+                priority=priority,
+                at=at,
+                dry_run=dry_run,
+                overrides=overrides,
+                metadata=metadata,
+                budget=budget,
+                revision=revision,
+                log_strategy=log_strategy,
+                attempts_max=attempts_max,
+            )
+            is_over = used is not None and used.is_over
+            return EpisodeReceipt(
+                episode_id=episode_id,
+                actor_id=actor,
+                is_new=used is None,
+                used="" if used is None else used.in_words,
+                obstacle="" if is_over else waking_obstacle(seen, actor),
+            )
+
+    async def fork(
+        self,
+        id: UUID | str,
+        *,
+        at: int,
+        payload: JsonObject | None = None,
+        reason: str = "",
+        by: str | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        overrides: Overrides | None = None,
+    ) -> EpisodeReceipt:
+        """Open an episode that begins with the first steps of another one.
+
+        Args:
+            at: the number of the last step that both have.
+            payload: another one for the trigger; None: the same.
+            key: idempotency key: the same one opens no second fork.
+            overrides: results that a dry run uses instead of calling tools.
+
+        Raises:
+            NotFound: it is not on the journal.
+            Mistake: a value is impossible.
+            Trouble: the engine refuses it, as its message says.
+        """
+        from engine.episodes.fork import fork
+
+        name = self._connections.who(by)
+
+        async def forked(ports: Ports, forked_id: str) -> str:
+            return await fork(
+                ports,
+                forked_id,
+                at=at,
+                by=name,
+                reason=reason,
+                payload=payload,
+                key=key,
+                dry_run=dry_run,
+                overrides=overrides,
+            )
+
+        return await self._open(id, forked)
+
+    async def settle(
+        self,
+        id: UUID | str,
+        settlement: str,
+        *,
+        result: object = None,
+        call: str = "",
+        reason: str = "",
+        by: str | None = None,
+    ) -> EpisodeReceipt:
+        """Say what became of a call of an episode that ended as outcome_unknown, and go on.
+
+        Args:
+            settlement: `happened`, `not_happened` or `again`.
+            result: with `happened`, what the call has returned.
+            call: which call, such as 4.2.1, if several are open in a function.
+
+        Raises as `fork` does.
+        """
+        from engine.operations.settle import settle
+
+        name = self._connections.who(by)
+
+        async def settled(ports: Ports, settled_id: str) -> str:
+            return await settle(
+                ports, settled_id, settlement, by=name, reason=reason, result=result, call=call
+            )
+
+        return await self._open(id, settled)
+
+    async def fork_each(
+        self,
+        episodes: Iterable[EpisodeToCancel],
+        *,
+        at: int,
+        reason: str = "",
+        by: str | None = None,
+    ) -> Sequence[ForkEachOutcome]:
+        """Open a fork of each of `episodes`, once however often it is asked for."""
+        from engine.episodes.fork import fork
+        from engine.errors import Refused
+        from vigil.asking.requests import in_batches
+
+        name = self._connections.who(by)
+        async with self._connections.log() as ports:
+
+            async def one(each: EpisodeToCancel) -> ForkEachOutcome:
+                id_ = str(each.episode_id)
+                try:
+                    new = await fork(
+                        ports, id_, at=at, by=name, reason=reason, key=f"each:{id_}:{at}"
+                    )
+                except Refused as refused:
+                    return ForkEachOutcome(forked_from=id_, episode_id="", refused=str(refused))
+                return ForkEachOutcome(forked_from=id_, episode_id=new, refused="")
+
+            return await in_batches([*episodes], one)
+
+    async def cancel(
+        self, *ids: UUID | str, reason: str = "", by: str | None = None
+    ) -> Sequence[EpisodeToCancel]:
+        """Request that episodes be canceled, be they queued, running or blocked; return as it was.
+
+        One that has ended stays as it is, and one that there is not has an empty status. An open
+        one is canceled once a node has handled the request: `wait` for that.
+
+        Raises:
+            Mistake: a text cannot be kept.
+        """
+        found = await self.read([await self.find(each) for each in ids])
+        await self.cancel_each(found, reason=reason, by=by)
+        return found
+
+    async def read(self, ids: Iterable[UUID]) -> Sequence[EpisodeToCancel]:
+        """Return the status of each episode as its journal has it."""
+        from engine.episodes.episode import fold
+        from vigil.asking.requests import in_batches
+
+        async with self._connections.log() as ports:
+
+            async def one(id_: UUID) -> EpisodeToCancel:
+                episode = fold(await ports.log.read(ports.stack.episode(str(id_))))
+                if episode.opened is None:
+                    return EpisodeToCancel(id_, "", UNKNOWN)
+                return EpisodeToCancel(id_, episode.opened.actor_id, episode.status.value)
+
+            return await in_batches(list(dict.fromkeys(ids)), one)
+
+    async def unended(
+        self,
+        actor: str,
+        *,
+        expectation: str | None = None,
+        status: str | None = None,
+        say: Callable[[str], None] = silent,
+    ) -> Sequence[EpisodeToCancel]:
+        """Return all episodes of an actor that have not ended as far as rows show, oldest first.
+
+        Args:
+            status: `queued`, `running`, `blocked`, or `parked` for those of the blocked that wait
+                for other code; None: any.
+            say: called with a line for people if there are too many for one answer.
+
+        Raises:
+            NotFound: there are none, and nobody knows the actor or the expectation.
+        """
+        async with self._connections.rows() as pool:
+            found = await read_unended(
+                pool,
+                self._connections.stack,
+                actor=actor,
+                expectation=expectation,
+                status=status,
+                say=say,
+            )
+        if not found:
+            from vigil.asking.stack import read_stack, require_expectation, require_known
+
+            async with self._connections.log() as ports:
+                seen = await read_stack(ports)
+                await require_known(self._connections.raw_rows, ports, seen, actor)
+                if expectation is not None:
+                    require_expectation(seen, actor, expectation)
+        return found
+
+    async def cancel_each(
+        self,
+        episodes: Sequence[EpisodeToCancel],
+        *,
+        reason: str = "",
+        by: str | None = None,
+        say: Callable[[str], None] = silent,
+    ) -> None:
+        """Request that those of `episodes` that are open be canceled.
+
+        Args:
+            say: called with lines for people: how far it is, and what no node can end now.
+
+        Raises:
+            Mistake: a text cannot be kept.
+        """
+        from engine.cluster.members import live_nodes
+        from engine.episodes import cancel as requester
+        from engine.operations.why_unheard import unheard
+        from vigil.asking.requests import IN_FLIGHT_MAX, in_batches
+
+        open_, name = [each for each in episodes if each.is_open], self._connections.who(by)
+        if not open_:
+            return
+        clock = self._connections.clock
+        async with self._connections.log() as ports:
+            asked, told_s = 0, clock.monotonic_s()
+
+            async def one(each: EpisodeToCancel) -> None:
+                id_ = str(each.episode_id)
+                await requester.cancel(ports, each.actor_id, id_, by=name, reason=reason)
+
+            for at in range(0, len(open_), IN_FLIGHT_MAX):
+                asked += len(await in_batches(open_[at : at + IN_FLIGHT_MAX], one))
+                if clock.monotonic_s() - told_s >= TOLD_EVERY_S:
+                    told_s = clock.monotonic_s()
+                    say(f"asked for {asked:,} of {len(open_):,}")
+            nodes = await live_nodes(ports.gates)
+            for actor in sorted({each.actor_id for each in open_}):
+                # To end an episode a node needs neither its revision nor its expectation.
+                if why := unheard(nodes, actor):
+                    say(f"vigil: {why}")
+
+    async def wait_each(
+        self, episodes: Iterable[EpisodeToCancel], *, timeout_s: float = WAIT_S
+    ) -> Sequence[EpisodeToCancel]:
+        """Return `episodes` once all of them have ended, each with its status then.
+
+        Raises:
+            Trouble: one has not ended after `timeout_s`.
+        """
+        until_s = self._connections.clock.monotonic_s() + timeout_s
+        found: list[EpisodeToCancel] = []
+        for each in episodes:
+            status = each.status
+            if each.is_open:
+                row = await self._wait_end(each.episode_id, until_s=until_s, timeout_s=timeout_s)
+                status = str(row["status"])
+            found.append(EpisodeToCancel(each.episode_id, each.actor_id, status))
+        return found
+
+    async def _wait_end(self, id_: UUID, *, until_s: float, timeout_s: float) -> Row:
+        clock, stack = self._connections.clock, self._connections.stack
+        while True:
+            async with self._connections.rows() as pool:
+                row = await reader.show_episode(pool, stack, id_)
+            if row is not None and row["status"] in ENDS:
+                return row
+            if clock.monotonic_s() >= until_s:
+                status = "not opened" if row is None else row["status"]
+                raise Trouble(f"episode {id_} is still {status} after {timeout_s:g} s")
+            await clock.sleep(LOOK_S)
+
+    async def _open(
+        self, id: UUID | str, opened: Callable[[Ports, str], Awaitable[str]]
+    ) -> EpisodeReceipt:
+        from engine.episodes.episode import fold
+        from vigil.asking.stack import read_stack, running_obstacle
+
+        wanted = str(await self.find(id))
+        async with self._connections.log() as ports:
+            before = fold(await ports.log.read(ports.stack.episode(wanted))).opened
+            if before is None:
+                raise NotFound(f"no episode {wanted} on the journal of stack {ports.stack.name}")
+            new = await opened(ports, wanted)
+            actor = before.actor_id
+            obstacle = running_obstacle(await read_stack(ports), actor)
+            return EpisodeReceipt(episode_id=new, actor_id=actor, obstacle=obstacle)
+
+
+async def read_unended(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str,
+    expectation: str | None = None,
+    status: str | None = None,
+    round_max: int = ROWS_MAX,
+    say: Callable[[str], None] = silent,
+) -> Sequence[EpisodeToCancel]:
+    """Return all episodes of an actor that have not ended as far as the rows show, oldest first.
+
+    `round_max` are asked for at a time; `say` tells if `ROUNDS_MAX` such rounds find not all.
+    """
+    found: list[EpisodeToCancel] = []
+    past: Row | None = None
+    for _ in range(ROUNDS_MAX):
+        rows = await reader.list_unended_episodes(
+            pool,
+            stack,
+            actor=actor,
+            expectation=expectation,
+            status=status,
+            past=past,
+            limit=round_max,
+        )
+        found += [
+            EpisodeToCancel(UUID(str(row["episode_id"])), str(row["actor_id"]), str(row["status"]))
+            for row in rows
+        ]
+        if len(rows) < round_max:  # guard: cancel-all-rounds
+            return found
+        past = rows[-1]
+    say(f"vigil: these are the oldest {len(found):,}; ask again")
+    return found
+
+
+def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
+    """Return a row for each output of an episode, with its `outcome` once that is settled.
+
+    `own` are rows of what it proposed itself: of another's, only the outcome is known here.
+    """
+    settled = {each.output_key: each for each in outcomes}
+    rows: list[Row] = []
+    for each in own:
+        outcome = settled.pop(str(each["output_key"]), None)
+        rows.append({**each, "outcome": outcome and outcome.outcome})
+    for left in settled.values():
+        said = {"output_key": left.output_key, "outcome": left.outcome}
+        rows.append({**said, "error_class": left.error_class or None})
+    return rows
+
+
+def why_silent(episode: Row, strategy: Logging | LogStrategy | None) -> str:
+    """Return why the log of `episode` has no line, in words."""
+    shown = strategy or episode["log_strategy"]
+    if shown == LogStrategy.SUMMARY_ONLY:
+        return f"it is still {episode['status']}; its summary is printed when it has ended"
+    return f"nothing to show: its log strategy is {shown}"
+
+
+def _place(line: Row) -> object:
+    # Not `position`: what is projected later may have happened earlier.
+    return tuple(line[each] for each in ("kind", "step_no", "name", "at", "says"))
+
+
+async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:
+    """Return the result of a step as people may see it; `Trouble`: there is none."""
+    from engine.episodes.results import fetch
+    from engine.errors import EpisodeFailed
+
+    records = await ports.log.read(ports.stack.episode(str(episode_id)))
+    events = [event for record in records for event in record.commit.events]
+    steps = [each for each in events if isinstance(each, StepRecorded) and each.step_no == step_no]
+    if not steps:
+        raise NotFound(f"no step {step_no} of an episode {episode_id} in stack {ports.stack.name}")
+    step = steps[0]
+    if step.error_class:
+        raise Trouble(f"step {step_no} has failed: {step.error_class}: {step.error_detail}")
+    if step.is_hidden:  # guard: command-shows-no-more
+        raise Trouble(f"nothing of the result of step {step_no} may be shown to people")
+    if step.stored is None or not is_whole(step):
+        return shown_result(step)
+    try:
+        return await fetch(ports.objects, step.stored)
+    except EpisodeFailed as lost:
+        raise Trouble(lost.detail) from lost
+
+
+def as_shown(event: EpisodeEvent) -> EpisodeEvent:
+    """Return `event` as people may see it: a step's result may be for the replay alone."""
+    if not isinstance(event, StepRecorded):  # guard: replay-keeps-hidden
+        return event
+    stored = event.stored
+    if stored is not None and not is_whole(event):
+        stored = msgspec.structs.replace(stored, digest="")
+    return msgspec.structs.replace(event, result=shown_result(event), stored=stored)

@@ -1,0 +1,269 @@
+"""Domain events. Publishing one loads no engine, so that a command starts fast."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from streams.clock import Clock
+from streams.errors import BadName
+from streams.json import JsonObject
+from streams.layout import Stream
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
+from streams.subjects import Stack
+from streams.tokens import event_name, matches
+from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
+from vigil.asking.listening import why_nobody_listens
+from vigil.client.connections import Connections
+from vigil.errors import Mistake, Trouble, told
+
+if TYPE_CHECKING:
+    from engine.app.actor import Actor
+    from engine.operations.why_event import EventVerdicts
+    from vigil.asking.would import EventsReplayed
+
+
+LOOK_S: Final = 0.2
+"""Between two looks for new events, in seconds."""
+
+
+REPLAYED_DEFAULT: Final = 100_000
+"""Most events that rules are looked at with by default."""
+
+RULINGS_KEPT_DEFAULT: Final = 20
+
+
+class PublishReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that is stored."""
+
+    id: str
+    seq: int
+    """Stream sequence, from 1."""
+    is_new: bool
+    """False: within two minutes, an event with the same id was published before."""
+    unheard: str
+    """Why no node hears it, in words; empty: one does, or nobody knows."""
+
+
+@dataclass(frozen=True)
+class EventCalls:
+    """Calls about domain events: `client.events`."""
+
+    _connections: Connections
+
+    async def publish(
+        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+    ) -> PublishReceipt:
+        """Publish a domain event, and return once it is stored; a missing stack is made.
+
+        Args:
+            payload: an object, or the JSON of one.
+            id: within two minutes, an event with the same id is kept once: give the same one again
+                where the first call may have been cut off. None: a new one.
+
+        Raises:
+            Mistake: no engine would accept it.
+        """
+        connections = self._connections
+        chosen = id or self._new_id()
+        body = _checked(
+            payload, name=name, id=chosen, stack=connections.stack, clock=connections.clock
+        )
+        async with connections.log(creates=True) as ports:
+            newest_seq = await ports.log.head(Stream.EVENTS)
+            seq = await ports.domain_events.publish(name, body, id=chosen)
+            return PublishReceipt(
+                id=chosen,
+                seq=seq,
+                is_new=seq > newest_seq,
+                unheard=await why_nobody_listens(ports, name),
+            )
+
+    async def publish_lines(
+        self, name: str, lines: AsyncIterable[bytes], *, id: str | None = None
+    ) -> int:
+        """Publish an event for each of `lines` that is not blank, in order; return how many.
+
+        Args:
+            id: what their ids begin with; the number of the line follows.
+
+        Raises:
+            Mistake: no engine would accept a line; those before it are published.
+        """
+        connections = self._connections
+        prefix, number, published = id or self._new_id(), 0, 0
+        async with connections.log(creates=True) as ports:
+            async for line in lines:
+                number += 1
+                if not line.strip():
+                    continue
+                id_ = f"{prefix}-{number}"
+                try:
+                    body = _checked(
+                        line.rstrip(b"\r\n"),
+                        name=name,
+                        id=id_,
+                        stack=connections.stack,
+                        clock=connections.clock,
+                    )
+                except Mistake as error:
+                    raise Mistake(
+                        f"line {number}: {error}; the lines before it are published"
+                    ) from error
+                await ports.domain_events.publish(name, body, id=id_)
+                published += 1
+        return published
+
+    async def tail(
+        self,
+        *names: str,
+        after: int | None = None,
+        since: datetime | None = None,
+        idle_s: float | None = None,
+    ) -> AsyncIterator[DomainEvent]:
+        """Yield events as they come, oldest first, those that the engine publishes included.
+
+        It ends when it is closed or the client is, and goes on from the `seq` of an event with
+        `after`. What is no event, such as a message that is not JSON, is passed over, and so is
+        what the stream no longer keeps.
+
+        Args:
+            names: only events called so; `*` stands for one word, a last `>` for one or more.
+            after: begin past this sequence; 0: with the oldest that is kept.
+            since: begin with what was stored at that time or later. Without this and `after`, with
+                what is published from now on.
+            idle_s: end once nothing has come for so long, of whatever name, in seconds; 0: with the
+                newest that there is. None: never.
+
+        Raises:
+            Mistake: both `after` and `since` are given, or one of them cannot be; no event can be
+                called so.
+            Trouble: the stream ends before the place to go on from: it is another one by now.
+        """
+        _check_tail(names, after=after, since=since)
+        clock = self._connections.clock
+        place = after
+        came_s = clock.monotonic_s()
+        while True:
+            async with self._connections.log(is_reading=True) as ports:
+                head = await ports.log.head(Stream.EVENTS)
+                if place is None and since is None:
+                    place = head
+                if (place or 0) > head:  # guard: tail-of-another-stream-ends
+                    raise Trouble(f"the stream of events ends at {head:,}, before {place:,}")
+                page = (
+                    await ports.domain_events.page(after=place or 0, since=since)
+                    if head > (place or 0)
+                    else []
+                )
+            for each in page:
+                place, came_s = each.seq, clock.monotonic_s()
+                if isinstance(each, DomainEvent) and is_called(each.name, names):
+                    yield each
+            if page:
+                continue
+            if idle_s is not None and clock.monotonic_s() - came_s >= idle_s:
+                return
+            await clock.sleep(LOOK_S)
+
+    async def why_unheard(self, name: str) -> str:
+        """Return why no node hears the event `name`, in words; empty: one does, or nobody knows."""
+        async with self._connections.log() as ports:
+            return await why_nobody_listens(ports, name)
+
+    async def why(self, event_id: str) -> EventVerdicts:
+        """Return what each expectation did with an event: the episode, or why there is none.
+
+        Of the last 24 hours, and the newest 200 refusals of each expectation; beyond that, only the
+        episodes of an event are known.
+        """
+        from engine.operations.why_event import why_event
+
+        async with self._connections.log(is_reading=True) as ports:
+            return await why_event(ports, event_id, clock=self._connections.clock)
+
+    async def would(
+        self,
+        *actors: Actor,
+        since: datetime,
+        limit: int = REPLAYED_DEFAULT,
+        kept_max: int = RULINGS_KEPT_DEFAULT,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> EventsReplayed:
+        """Return what rules would have fired for the events that are kept. It changes nothing.
+
+        Cooldown, debounce and equal causes are built from these events alone. Each episode is taken
+        to end at once and well.
+
+        Args:
+            actors: those whose rules are looked at, as an app has them.
+            since: the first event is one that was stored at that time or later.
+            limit: most events to read.
+            kept_max: most rulings of each kind to return; all are counted.
+            on_progress: is told in words how far it is.
+
+        Raises:
+            Mistake: no expectation of `actors` is fired by events of the stack.
+        """
+        from engine.operations.would_fire import Replay
+        from vigil.asking.would import replayed
+
+        replay = Replay(actors, stack=self._connections.stack.name, kept_max=kept_max)
+        if not replay.watching:
+            raise Mistake("no expectation in it is fired by events of the stack")
+        async with self._connections.log(is_reading=True) as ports:
+            return await replayed(
+                ports,
+                replay,
+                since=since,
+                limit=limit,
+                clock=self._connections.clock,
+                say=on_progress or (lambda _: None),
+            )
+
+    def _new_id(self) -> str:
+        return f"{self._connections.node}-{self._connections.clock.now().isoformat()}"
+
+
+def is_called(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether `name` fits one of `patterns`; without any, each does."""
+    return not patterns or any(matches(each, name) for each in patterns)
+
+
+def _check_tail(names: Sequence[str], *, after: int | None, since: datetime | None) -> None:
+    if after is not None and since is not None:
+        raise Mistake("say after or since, not both")
+    if after is not None and after < 0:
+        raise Mistake(f"after: {after} is no sequence; 0 is before the first")
+    if since is not None and since.tzinfo is None:
+        raise Mistake(f"since: {since} has no time zone")
+    for name in names:
+        words = ("any" if each in ("*", ">") else each for each in name.split("."))
+        with told():
+            event_name(".".join(words))  # guard: tail-of-possible-names
+
+
+def _checked(
+    payload: JsonObject | bytes, *, name: str, id: str, stack: Stack, clock: Clock
+) -> JsonObject:
+    """Return the payload; raise `Mistake` if no engine would accept it."""
+    try:
+        data = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Mistake(f"{name}: not JSON: {error}") from error
+    if len(data) > EVENT_BYTES_MAX:  # No more is read, so nobody knows how much there is.
+        raise Mistake(f"{name}: too_large: over {EVENT_BYTES_MAX:,} bytes, the limit of an event")
+    try:
+        headers, subject = {MESSAGE_ID_HEADER: id}, stack.event(name)
+    except BadName as error:
+        raise Mistake(str(error)) from error  # guard: bad-name-is-mistake
+    sent = StreamMessage(seq=0, subject=subject, headers=headers, data=data, at=clock.now())
+    event = parse_event(sent, stack=stack, stream=stack.stream(Stream.EVENTS))
+    if isinstance(event, Unreadable):
+        raise Mistake(f"{name}: {event.reason}: {event.detail}")
+    return event.payload

@@ -1,0 +1,200 @@
+"""Nodes: which are up, and the modes that people have ordered for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from engine.cluster.modes import ModeOrder
+from engine.cluster.nodes import NodeInfo
+from engine.orders.store import give_order
+from streams.model.events import NodeModeSet, NodeModeUnset
+from streams.model.modes import NodeMode
+from vigil.asking.stack import StackView, read_stack, require_known, require_plausible
+from vigil.client.connections import Connections
+from vigil.client.orders import OrderOutcome
+from vigil.errors import Mistake, NotFound, hint, near_hint
+
+SELF_TOLD: Final = ("host", "pid", "version", "since", "lease_s")
+"""What a node that is up publishes of itself, as fields."""
+
+UP: Final = "up"
+DOWN: Final = "not up"
+
+
+class NodeSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that is up, or that has a mode by order."""
+
+    node: str
+    state: str
+    """`up` or `not up`."""
+    mode: NodeMode | None
+    """None: it is not up, and there is no order for it."""
+    said: str
+    """Where the mode comes from: an `order`, or the node's `own setting`."""
+    actors: Mapping[str, NodeMode] | None
+    """Actor → the mode that it has there by order."""
+    by: str | None
+    reason: str | None
+    at: datetime | None
+    """When that was ordered."""
+    host: str | None
+    pid: int | None
+    version: str | None
+    since: datetime | None
+    lease_s: float | None
+    runs: Sequence[str] | None
+    wakes: Sequence[str] | None
+    """The actors whose episodes it runs, and those that it opens episodes of."""
+
+
+class ActorPause(msgspec.Struct, frozen=True, kw_only=True):
+    """An actor that is paused."""
+
+    actor_id: str
+    paused_by: str
+    paused_at: datetime | None
+    reason: str
+
+
+class NodesView(msgspec.Struct, frozen=True, kw_only=True):
+    """What counts for the nodes of a stack."""
+
+    nodes: Sequence[NodeSummary]
+    paused: Sequence[ActorPause]
+    ignored: Mapping[str, str]
+    """Key of an order that nobody can read → why."""
+
+
+@dataclass(frozen=True)
+class NodeCalls:
+    """Calls about nodes: `client.nodes`. They read the log."""
+
+    _connections: Connections
+
+    async def read(self, *, node: str | None = None) -> NodesView:
+        """Return the nodes that are up or have an order, or one of them, and what is paused.
+
+        Raises:
+            NotFound: the node is not up, and there is no order for it.
+        """
+        async with self._connections.log(is_reading=True) as ports:
+            seen = await read_stack(ports)
+        up = {info.name: info for info in seen.nodes}
+        names = sorted({*up, *seen.orders.modes})
+        if node is not None and node not in names:
+            raise _unknown(seen, node)
+        wanted = names if node is None else [node]
+        return NodesView(
+            nodes=[_summary(each, up.get(each), seen.orders.modes.get(each)) for each in wanted],
+            paused=[
+                ActorPause(actor_id=actor, paused_by=each.by, paused_at=each.at, reason=each.reason)
+                for actor, each in sorted(seen.orders.pauses.items())
+            ],
+            ignored=seen.orders.problems,
+        )
+
+    async def set_mode(
+        self, node: str, mode: str, *, actor: str = "", reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Set the mode of a node: it counts at once, and after restarts.
+
+        Args:
+            mode: `full`, `trigger_only` or `disabled`.
+            actor: only for this actor; empty: for all.
+
+        Raises:
+            Mistake: there is no such mode.
+            NotFound: nodes are up, and nobody knows the actor.
+        """
+        chosen, name = parse_mode(mode), self._connections.who(by)
+        order = NodeModeSet(node=node, mode=chosen, actor_id=actor, by=name, reason=reason)
+        return await self._give(order, counts=chosen.value)
+
+    async def unset_mode(
+        self, node: str, *, actor: str = "", reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Remove the order of a mode: the node's own setting counts again.
+
+        Args:
+            actor: only for this actor; empty: for all.
+
+        Raises:
+            NotFound: there was no order, and nobody knows the node or the actor.
+        """
+        order = NodeModeUnset(
+            node=node, actor_id=actor, by=self._connections.who(by), reason=reason
+        )
+        return await self._give(order, counts="as it was started")
+
+    async def _give(self, order: NodeModeSet | NodeModeUnset, *, counts: str) -> OrderOutcome:
+        rows, node, actor = self._connections.raw_rows, order.node, order.actor_id or None
+        is_set = isinstance(order, NodeModeSet)
+        async with self._connections.log() as ports:
+            seen = await read_stack(ports)
+            if is_set and actor is not None:
+                await require_plausible(rows, ports, seen, actor)
+            has_changed = await give_order(ports, order, clock=self._connections.clock)
+            if not is_set and not has_changed:
+                if node not in {*_up(seen), *seen.orders.modes}:
+                    raise _unknown(seen, node)
+                if actor is not None:
+                    await require_known(rows, ports, seen, actor)
+                return OrderOutcome(is_new=False, says="there was no order")
+            says = f"{counts}{_caveat(seen, node, actor)}"
+            return OrderOutcome(is_new=has_changed, says=says)
+
+
+def parse_mode(text: str) -> NodeMode:
+    """Return the mode called `text`; raise `Mistake` if there is none."""
+    try:
+        return NodeMode(text)
+    except ValueError as error:
+        raise Mistake(f"{text!r} is no mode; use {', '.join(NodeMode)}") from error
+
+
+def _caveat(seen: StackView, node: str, actor: str | None) -> str:
+    """Return why an order has no effect yet, in words; empty: it has."""
+    if node not in _up(seen):
+        # A name that had an order before is no typo.
+        near = "" if node in seen.orders.modes else near_hint(node, _up(seen))
+        return f"; the node is not up, and takes this mode when it starts{near and f'; {near}'}"
+    if actor is not None and actor not in seen.actors():
+        return "; no node that is up has it"
+    return ""
+
+
+def _unknown(seen: StackView, node: str) -> NotFound:
+    near = hint(node, {*_up(seen), *seen.orders.modes})
+    return NotFound(f"no node {node!r} is up, and there is no order for it; {near}")
+
+
+def _up(seen: StackView) -> set[str]:
+    return {info.name for info in seen.nodes}
+
+
+def _summary(name: str, info: NodeInfo | None, ordered: ModeOrder | None) -> NodeSummary:
+    order = ordered or ModeOrder()
+    return NodeSummary(
+        node=name,
+        state=UP if info else DOWN,
+        mode=order.mode or (info.mode if info else None),
+        said="order" if order.mode is not None else "own setting",
+        actors=dict(order.actors) or None,
+        by=order.by or None,
+        reason=order.reason or None,
+        at=order.at,
+        **{each: getattr(info, each, None) for each in SELF_TOLD},
+        runs=_able(info, "runs"),
+        wakes=_able(info, "wakes"),
+    )
+
+
+def _able(info: NodeInfo | None, what: str) -> list[str] | None:
+    if info is None:
+        return None
+    return sorted(actor for actor, each in info.actors.items() if getattr(each, what))

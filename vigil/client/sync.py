@@ -1,0 +1,1512 @@
+"""`SyncClient`: a stack, for programs that do not wait. Generated from `Client`.
+
+Each call is the one of the same name, run on an event loop in a thread of the client's own.
+To write this file anew: python -m tests.client.synced
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from msgspec import UNSET
+
+from vigil.client.actors import DRAIN_S
+from vigil.client.client import Client
+from vigil.client.dead_letters import WAITING
+from vigil.client.episodes import silent
+from vigil.client.events import REPLAYED_DEFAULT, RULINGS_KEPT_DEFAULT
+from vigil.client.repairs import STALE_AFTER_S
+from vigil.client.thread import LoopThread
+from vigil.settings import DECISION_S, ROLLOUT_S, WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+    from typing import Literal
+    from uuid import UUID
+
+    from engine.app.actor import Actor, Logging
+    from engine.app.app import App
+    from engine.definitions.store import DefinitionChange
+    from engine.definitions.text import Format, Written
+    from engine.findings.store import FindingChange
+    from engine.operations.decide_request import ApprovalTarget
+    from engine.operations.reconcile import Reconciled
+    from engine.operations.replay import Frame
+    from engine.operations.why_event import EventVerdicts
+    from engine.orders.store import OrderDrift
+    from engine.workflows.instance import Instance
+    from projections.postgres.query_result import Row, Table
+    from projections.records import (
+        DeadLetterRecord,
+        DeadLetterSummary,
+        EpisodeRecord,
+        EpisodeSummary,
+        FindingCause,
+        FindingRecord,
+        FindingSummary,
+        InboxItem,
+        OrderSummary,
+        OutputRecord,
+        OutputSummary,
+        StepRow,
+        TimelineEntry,
+        WorkflowRecord,
+        WorkflowSummary,
+    )
+    from streams.json import JsonObject
+    from streams.model.definitions import RegisteredDefinition
+    from streams.model.refusals import Refusal
+    from streams.model.triggers import LogStrategy, Overrides
+    from streams.ports.domain_events import DomainEvent
+    from streams.subjects import Stack
+    from vigil.asking.approval_requests import ApprovalRequest
+    from vigil.asking.definitions.changes import (
+        AppliedDefinition,
+        CurrentDefinition,
+        DefinitionEntry,
+        Withdrawal,
+    )
+    from vigil.asking.repairs.diagnosis import DoctorCheck
+    from vigil.asking.repairs.losses import StackLosses
+    from vigil.asking.repairs.recovery import RecoverReport
+    from vigil.asking.requests import CommandOutcome
+    from vigil.asking.stack import Rollout
+    from vigil.asking.starting import StartedInstance
+    from vigil.asking.would import EventsReplayed
+    from vigil.client.actors import ActorCalls, ActorRecord, ActorSummary
+    from vigil.client.approvals import ApprovalCalls
+    from vigil.client.dead_letters import DeadLetterCalls
+    from vigil.client.definitions import DefinitionCalls
+    from vigil.client.episodes import (
+        EpisodeCalls,
+        EpisodeLog,
+        EpisodeReceipt,
+        EpisodeToCancel,
+        ForkEachOutcome,
+    )
+    from vigil.client.events import EventCalls, PublishReceipt
+    from vigil.client.findings import FindingCalls
+    from vigil.client.nodes import NodeCalls, NodesView
+    from vigil.client.orders import OrderCalls, OrderOutcome
+    from vigil.client.outputs import OutputCalls
+    from vigil.client.page import Page
+    from vigil.client.repairs import RepairCalls
+    from vigil.client.signals import SignalCalls
+    from vigil.client.workflows import WorkflowCalls
+
+
+class SyncClient:
+    """The calls of `Client`, for programs that do not wait. Use it with `with`.
+
+        with SyncClient(stack="shop", by="ann") as client:
+            client.publish("probe.failed", {"service": "pay"})
+
+    Settings and errors are those of `Client`. Threads may share one.
+    """
+
+    def __init__(
+        self,
+        *,
+        nats_url: str | None = None,
+        nats_creds: str | None = None,
+        nats_inbox: str | None = None,
+        nats_domain: str | None = None,
+        postgres_dsn: str | None = None,
+        stack: str | None = None,
+        env: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Read the settings; nothing is connected yet. Raises `Mistake` as `Client` does."""
+        self._client = Client(
+            nats_url=nats_url,
+            nats_creds=nats_creds,
+            nats_inbox=nats_inbox,
+            nats_domain=nats_domain,
+            postgres_dsn=postgres_dsn,
+            stack=stack,
+            env=env,
+            by=by,
+        )
+        self._thread = LoopThread()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, and end the thread: no call can be made after that."""
+        if self._thread.has_ended:
+            return
+        try:
+            self._thread.run(self._client.close())
+        finally:
+            self._thread.close()
+
+    @property
+    def stack(self) -> Stack:
+        """The stack, as its settings name it."""
+        return self._client.stack
+
+    def publish(
+        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+    ) -> PublishReceipt:
+        """Publish a domain event, as `client.events.publish` does."""
+        return self._thread.run(self._client.publish(name, payload, id=id))
+
+    def signal(
+        self, ref: str, result: object = None, *, by: str | None = None, id: str | None = None
+    ) -> PublishReceipt:
+        """Send the result of `ref` to all that wait for it, as `client.signals.send` does."""
+        return self._thread.run(self._client.signal(ref, result, by=by, id=id))
+
+    def fire(
+        self,
+        actor: str,
+        expectation: str,
+        payload: JsonObject | None = None,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        at: datetime | None = None,
+        dry_run: bool = False,
+        overrides: Overrides | None = None,
+        metadata: JsonObject | None = None,
+        budget: Mapping[str, int | float] | None = None,
+        revision: int = 0,
+        log_strategy: Logging | None = None,
+        attempts_max: int = 0,
+    ) -> EpisodeReceipt:
+        """Open an episode by hand, now or later, as `client.episodes.fire` does."""
+        return self._thread.run(
+            self._client.fire(
+                actor,
+                expectation,
+                payload,
+                reason=reason,
+                by=by,
+                key=key,
+                priority=priority,
+                at=at,
+                dry_run=dry_run,
+                overrides=overrides,
+                metadata=metadata,
+                budget=budget,
+                revision=revision,
+                log_strategy=log_strategy,
+                attempts_max=attempts_max,
+            )
+        )
+
+    def inbox(self, *, actor: str | None = None, limit: int = 50) -> Page[InboxItem]:
+        """Return what waits for a person, and the command to type: the oldest first."""
+        return self._thread.run(self._client.inbox(actor=actor, limit=limit))
+
+    def sql(self, text: str) -> Table:
+        """Return the answer to one SQL statement that only reads, up to 10,000 rows.
+
+        Raises:
+            Mistake: it is wrong, writes, has no statement or several, or takes over 30 s.
+        """
+        return self._thread.run(self._client.sql(text))
+
+    @cached_property
+    def actors(self) -> SyncActorCalls:
+        """Actors: `vigil actors`."""
+        return SyncActorCalls(self._client.actors, self._thread)
+
+    @cached_property
+    def approvals(self) -> SyncApprovalCalls:
+        """What waits for approval: `approve` and `deny` of the commands."""
+        return SyncApprovalCalls(self._client.approvals, self._thread)
+
+    @cached_property
+    def dead_letters(self) -> SyncDeadLetterCalls:
+        """Dead letters: `vigil dead`."""
+        return SyncDeadLetterCalls(self._client.dead_letters, self._thread)
+
+    @cached_property
+    def definitions(self) -> SyncDefinitionCalls:
+        """Definitions of actors and workflows: `vigil apply`, and `disable` and `history`."""
+        return SyncDefinitionCalls(self._client.definitions, self._thread)
+
+    @cached_property
+    def episodes(self) -> SyncEpisodeCalls:
+        """Episodes: `vigil episodes`, `vigil fire`."""
+        return SyncEpisodeCalls(self._client.episodes, self._thread)
+
+    @cached_property
+    def events(self) -> SyncEventCalls:
+        """Domain events: `vigil publish`, `vigil events why`."""
+        return SyncEventCalls(self._client.events, self._thread)
+
+    @cached_property
+    def findings(self) -> SyncFindingCalls:
+        """Findings: `vigil findings`."""
+        return SyncFindingCalls(self._client.findings, self._thread)
+
+    @cached_property
+    def nodes(self) -> SyncNodeCalls:
+        """Nodes and their modes: `vigil mode`."""
+        return SyncNodeCalls(self._client.nodes, self._thread)
+
+    @cached_property
+    def orders(self) -> SyncOrderCalls:
+        """What people have ordered: `vigil orders`."""
+        return SyncOrderCalls(self._client.orders, self._thread)
+
+    @cached_property
+    def outputs(self) -> SyncOutputCalls:
+        """Outputs: `vigil outputs`."""
+        return SyncOutputCalls(self._client.outputs, self._thread)
+
+    @cached_property
+    def repairs(self) -> SyncRepairCalls:
+        """Repairs by hand: `vigil doctor`, `recover`, `reconcile`."""
+        return SyncRepairCalls(self._client.repairs, self._thread)
+
+    @cached_property
+    def signals(self) -> SyncSignalCalls:
+        """Signals: `vigil episodes resolve`."""
+        return SyncSignalCalls(self._client.signals, self._thread)
+
+    @cached_property
+    def workflows(self) -> SyncWorkflowCalls:
+        """Instances of workflows: `vigil workflows`."""
+        return SyncWorkflowCalls(self._client.workflows, self._thread)
+
+
+class SyncActorCalls:
+    """The calls of `ActorCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: ActorCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def list(self) -> Sequence[ActorSummary]:
+        """Return the actors that nodes have, that were defined, are paused, or have open episodes.
+
+        Without Postgres, `queued`, `running` and `blocked` are None.
+        """
+        return self._thread.run(self._calls.list())
+
+    def get(self, actor: str) -> ActorRecord:
+        """Return one actor, and the state of each of its expectations.
+
+        Raises:
+            NotFound: nobody knows it.
+        """
+        return self._thread.run(self._calls.get(actor))
+
+    def refusals(self, actor: str, expectation: str, *, limit: int = 20) -> Sequence[Refusal]:
+        """Return why events did not fire an expectation, the newest first.
+
+        The newest 200 of the last 24 hours are kept.
+
+        Raises:
+            NotFound: there are none, and nobody knows the actor, or it has no such expectation.
+        """
+        return self._thread.run(self._calls.refusals(actor, expectation, limit=limit))
+
+    def pause(self, actor: str, *, reason: str = "", by: str | None = None) -> OrderOutcome:
+        """Pause an actor: no node opens episodes of it. Open episodes go on, and new events wait.
+
+        Raises:
+            NotFound: nodes are up, and nobody knows it.
+        """
+        return self._thread.run(self._calls.pause(actor, reason=reason, by=by))
+
+    def resume(self, actor: str, *, reason: str = "", by: str | None = None) -> OrderOutcome:
+        """Resume a paused actor: nodes open episodes again, first for events that have waited.
+
+        Raises:
+            NotFound: it was not paused, and nobody knows it.
+        """
+        return self._thread.run(self._calls.resume(actor, reason=reason, by=by))
+
+    def reset(
+        self, actor: str, expectation: str, *, reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Close the circuit breaker of an expectation, and forget the failures that it has counted.
+
+        Raises:
+            NotFound: nodes are up, and nobody knows the actor, or it has no such expectation.
+            Trouble: the expectation has no circuit breaker that the cluster shares.
+        """
+        return self._thread.run(self._calls.reset(actor, expectation, reason=reason, by=by))
+
+    def drain(self, actor: str, *, timeout_s: float = DRAIN_S) -> Iterator[str]:
+        """Wait until nothing of a paused actor is queued or runs; yield what is left, in words.
+
+        Raises:
+            NotFound: nobody knows it.
+            Trouble: something is left after `timeout_s`.
+        """
+        return self._thread.iterate(self._calls.drain(actor, timeout_s=timeout_s))
+
+
+class SyncApprovalCalls:
+    """The calls of `ApprovalCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: ApprovalCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def read(self, target: ApprovalTarget) -> ApprovalRequest:
+        """Return the newest request of `target`, which waits for a decision.
+
+        Raises:
+            NotFound: there is no such thing on the journal.
+            Trouble: it does not ask for approval, or does not wait any more.
+        """
+        return self._thread.run(self._calls.read(target))
+
+    def decide(
+        self,
+        target: ApprovalTarget,
+        verdict: Literal["approve", "deny"],
+        *,
+        plan_hash: str | None = None,
+        changes: object = UNSET,
+        reason: str = "",
+        by: str | None = None,
+        wait_s: float | None = DECISION_S,
+    ) -> CommandOutcome:
+        """Decide on the newest request of `target`, and return what became of it.
+
+        Args:
+            plan_hash: the first 8 hex digits, or more, of the hash of what was looked at; None:
+                what waits now.
+            changes: a JSON merge patch (RFC 7396) for the plan, or for the input of each item of a
+                step; unset: none.
+            wait_s: how long to wait until it is on the journal, in seconds; None: not at all.
+
+        Raises:
+            NotFound: there is no such thing on the journal.
+            Mistake: a value is impossible.
+            Trouble: it does not wait, waits with another plan, or `by` may not decide on it.
+        """
+        return self._thread.run(
+            self._calls.decide(
+                target,
+                verdict,
+                plan_hash=plan_hash,
+                changes=changes,
+                reason=reason,
+                by=by,
+                wait_s=wait_s,
+            )
+        )
+
+
+class SyncDeadLetterCalls:
+    """The calls of `DeadLetterCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: DeadLetterCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def list(self, *, status: str | None = WAITING, limit: int = 50) -> Page[DeadLetterSummary]:
+        """Return dead letters, the latest first.
+
+        Args:
+            status: `waiting`, `requeued` or `discarded`; None: any.
+
+        Raises:
+            Mistake: there is no such `status`.
+        """
+        return self._thread.run(self._calls.list(status=status, limit=limit))
+
+    def get(self, key: str) -> DeadLetterRecord:
+        """Return one dead letter.
+
+        Raises:
+            NotFound: the rows have no dead letter of this key.
+        """
+        return self._thread.run(self._calls.get(key))
+
+    def describe(self, key: str) -> Row:
+        """Return the same with every column, and `what_to_do`: the command that settles it.
+
+        Raises:
+            NotFound: the rows have no dead letter of this key.
+        """
+        return self._thread.run(self._calls.describe(key))
+
+    def requeue(self, *keys: str, by: str | None = None) -> Sequence[CommandOutcome]:
+        """Try again what they are about, and return what became of each.
+
+        An event is published again, for an episode that failed another one is opened, a command is
+        sent again. A dead letter that is settled, or that there is not, is refused.
+        """
+        return self._thread.run(self._calls.requeue(*keys, by=by))
+
+    def discard(self, *keys: str, reason: str, by: str | None = None) -> Sequence[CommandOutcome]:
+        """Discard dead letters, which stay in the table, and return what became of each.
+
+        One that is settled, or that there is not, is refused.
+        """
+        return self._thread.run(self._calls.discard(*keys, reason=reason, by=by))
+
+
+class SyncDefinitionCalls:
+    """The calls of `DefinitionCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: DefinitionCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def apply(
+        self,
+        *sources: str | Path | JsonObject,
+        kind: str | None = None,
+        form: Format | None = None,
+        app: App | None = None,
+        if_revision: int | None = None,
+        dry_run: bool = False,
+        reason: str = "",
+        by: str | None = None,
+        on_applied: Callable[[AppliedDefinition], None] | None = None,
+    ) -> Sequence[AppliedDefinition]:
+        """Apply definitions: nodes run them within moments, and open episodes go on as they began.
+
+        All are checked together before any is applied, actors before workflows.
+
+        Args:
+            sources: definitions as data, or names of files with such and of folders with files;
+                `-` is the standard input.
+            kind: what they must be; None: of both kinds.
+            form: `yaml`, `json` or `toml`, of files; None: as their names tell.
+            app: what nodes run, which must have what they name; None: only what no app can have is
+                refused, and the rest is told as `unchecked`.
+            if_revision: only if this is still the revision of the one that is applied; 0: only if
+                it was never defined.
+            dry_run: return what would change, and change nothing.
+            on_applied: is called for each, so that what was applied is known if a later one fails.
+
+        Raises:
+            Mistake: a definition cannot work; nothing is applied.
+            Trouble: a file cannot be read, a node has one in its code, or others have changed one
+                meanwhile: those before that one are applied.
+        """
+        return self._thread.run(
+            self._calls.apply(
+                *sources,
+                kind=kind,
+                form=form,
+                app=app,
+                if_revision=if_revision,
+                dry_run=dry_run,
+                reason=reason,
+                by=by,
+                on_applied=on_applied,
+            )
+        )
+
+    def wait_rollout(
+        self, applied: Sequence[AppliedDefinition], *, timeout_s: float = ROLLOUT_S
+    ) -> Sequence[Rollout]:
+        """Return what nodes make of each that was applied, once all of them have said so.
+
+        A node that has not after `timeout_s` is `silent`.
+        """
+        return self._thread.run(self._calls.wait_rollout(applied, timeout_s=timeout_s))
+
+    def disable(
+        self,
+        kind: str,
+        id: str,
+        *,
+        if_revision: int | None = None,
+        reason: str = "",
+        by: str | None = None,
+    ) -> DefinitionChange:
+        """Disable a definition until it is applied again. Open episodes go on, new events wait.
+
+        Args:
+            if_revision: only if this is still its revision.
+
+        Raises:
+            NotFound: nobody has ever defined it.
+            Trouble: others have changed it since `if_revision`.
+        """
+        return self._thread.run(
+            self._calls.disable(kind, id, if_revision=if_revision, reason=reason, by=by)
+        )
+
+    def wait_withdrawal(self, kind: str, id: str, *, timeout_s: float = ROLLOUT_S) -> Withdrawal:
+        """Return which nodes still use what was disabled, once none does or the time is over."""
+        return self._thread.run(self._calls.wait_withdrawal(kind, id, timeout_s=timeout_s))
+
+    def list(self, *, kind: str | None = None) -> Sequence[RegisteredDefinition]:
+        """Return what was ever defined, each at its newest revision, in the order of kind and id.
+
+        What is disabled has no `body`, and does not hold.
+        """
+        return self._thread.run(self._calls.list(kind=kind))
+
+    def get(self, kind: str, id: str) -> CurrentDefinition:
+        """Return a definition as its journal has it, and the workflows that need it.
+
+        Raises:
+            NotFound: nobody has ever defined it.
+        """
+        return self._thread.run(self._calls.get(kind, id))
+
+    def read(self, kind: str, id: str, *, revision: int | None = None) -> JsonObject:
+        """Return a definition as data that can be applied again.
+
+        Args:
+            revision: which; None: the one that was applied last, also if it is disabled now.
+
+        Raises:
+            NotFound: nobody has ever defined it, or it has no such revision.
+        """
+        return self._thread.run(self._calls.read(kind, id, revision=revision))
+
+    def text(
+        self, kind: str, id: str, *, revision: int | None = None, form: Written = "yaml"
+    ) -> str:
+        """Return the same as the text of a file, in `yaml` or `json`."""
+        return self._thread.run(self._calls.text(kind, id, revision=revision, form=form))
+
+    def diff(self, kind: str, id: str, *, since: int, revision: int | None = None) -> Sequence[str]:
+        """Return what differs between two revisions of a definition, in lines for people.
+
+        Args:
+            since: the earlier one.
+            revision: the later one; None: the one that was applied last.
+
+        Raises:
+            NotFound: nobody has ever defined it, or it has no such revision.
+        """
+        return self._thread.run(self._calls.diff(kind, id, since=since, revision=revision))
+
+    def history(self, kind: str, id: str) -> Sequence[DefinitionEntry]:
+        """Return the changes of a definition, oldest first, with what each has changed.
+
+        Raises:
+            NotFound: nobody has ever defined it.
+        """
+        return self._thread.run(self._calls.history(kind, id))
+
+
+class SyncEpisodeCalls:
+    """The calls of `EpisodeCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: EpisodeCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def find(self, id: UUID | str) -> UUID:
+        """Return the id of an episode whose id alone begins so; a whole id is not looked up.
+
+        Raises:
+            Mistake: it can be no such id, or is the beginning of several.
+            NotFound: there is no such episode.
+        """
+        return self._thread.run(self._calls.find(id))
+
+    def latest(self) -> UUID:
+        """Return the id of the episode that was opened last; `NotFound`: there is none."""
+        return self._thread.run(self._calls.latest())
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: UUID | str | None = None,
+        limit: int = 50,
+    ) -> Page[EpisodeSummary]:
+        """Return the episodes that fit all that is given: queued first, then the latest started.
+
+        Args:
+            subject: the id of what they are about.
+            since: only those that were opened then or later.
+            until: only those that were opened before.
+            after: the `next` of a page, which is an id: only what the list has after that episode.
+
+        Raises:
+            Mistake: there is no such `status`.
+        """
+        return self._thread.run(
+            self._calls.list(
+                status=status,
+                actor=actor,
+                expectation=expectation,
+                subject=subject,
+                since=since,
+                until=until,
+                after=after,
+                limit=limit,
+            )
+        )
+
+    def count(
+        self,
+        *,
+        actor: str | None = None,
+        expectation: str | None = None,
+        subject: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Mapping[str, int]:
+        """Return status → how many of the episodes that fit have it; the arguments are as above."""
+        return self._thread.run(
+            self._calls.count(
+                actor=actor, expectation=expectation, subject=subject, since=since, until=until
+            )
+        )
+
+    def get(self, id: UUID | str) -> EpisodeRecord:
+        """Return one episode."""
+        return self._thread.run(self._calls.get(id))
+
+    def describe(self, id: UUID | str) -> Row:
+        """Return everything about one episode, as `vigil episodes show --json` prints it.
+
+        `waits_for` is a row or None, `findings` are what it did to findings, `outputs` are rows of
+        those that it proposed, each with its `outcome` once that is settled, and `children` are
+        those that it has started, theirs, and so on.
+        """
+        return self._thread.run(self._calls.describe(id))
+
+    def steps(self, id: UUID | str) -> Page[StepRow]:
+        """Return the steps of one episode, in order, as far as people may see them."""
+        return self._thread.run(self._calls.steps(id))
+
+    def timeline(self, id: UUID | str) -> Page[TimelineEntry]:
+        """Return all that one episode did, in order, as far as people may see it."""
+        return self._thread.run(self._calls.timeline(id))
+
+    def log(self, id: UUID | str, *, strategy: Logging | LogStrategy | None = None) -> EpisodeLog:
+        """Return what one episode did, as far as its log strategy lets people see it.
+
+        Args:
+            strategy: how much to return, of what is kept; None: the episode's own.
+
+        Raises:
+            Mistake: there is no such `strategy`.
+        """
+        return self._thread.run(self._calls.log(id, strategy=strategy))
+
+    def tail(
+        self,
+        id: UUID | str,
+        *,
+        strategy: Logging | LogStrategy | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> Iterator[Row]:
+        """Yield the lines of an episode's log, once each, until it has ended.
+
+        Raises:
+            NotFound: it is not there after 10 s.
+            Trouble: it has not ended after `timeout_s`.
+        """
+        return self._thread.iterate(self._calls.tail(id, strategy=strategy, timeout_s=timeout_s))
+
+    def result(self, id: UUID | str, step_no: int) -> object:
+        """Return the result of a step, however large, as far as people may see it.
+
+        Raises:
+            NotFound: there is no such step on the journal.
+            Trouble: it has failed, may not be shown, or is lost.
+        """
+        return self._thread.run(self._calls.result(id, step_no))
+
+    def replay(self, id: UUID | str) -> Sequence[Frame]:
+        """Return each event of an episode's journal, and the episode after it.
+
+        Raises:
+            NotFound: it is not on the journal.
+        """
+        return self._thread.run(self._calls.replay(id))
+
+    def wait(
+        self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
+    ) -> EpisodeRecord:
+        """Return an episode once it has ended; it need not be opened yet.
+
+        Args:
+            delay_s: how long until it begins, which is waited for in any case, in seconds.
+
+        Raises:
+            Trouble: it has not ended in time.
+        """
+        return self._thread.run(self._calls.wait(id, timeout_s=timeout_s, delay_s=delay_s))
+
+    def describe_end(
+        self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
+    ) -> Row:
+        """Return the same with every column; arguments and errors are as for `wait`."""
+        return self._thread.run(self._calls.describe_end(id, timeout_s=timeout_s, delay_s=delay_s))
+
+    def fire(
+        self,
+        actor: str,
+        expectation: str,
+        payload: JsonObject | None = None,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        at: datetime | None = None,
+        dry_run: bool = False,
+        overrides: Overrides | None = None,
+        metadata: JsonObject | None = None,
+        budget: Mapping[str, int | float] | None = None,
+        revision: int = 0,
+        log_strategy: Logging | None = None,
+        attempts_max: int = 0,
+    ) -> EpisodeReceipt:
+        """Open an episode by hand, now or later.
+
+        Args:
+            key: idempotency key: the same one opens no second episode.
+            priority: episodes with a higher number run earlier.
+            at: when, with a time zone; None: now.
+            overrides: results that a dry run uses instead of calling tools.
+            metadata: to find the episode by.
+            budget: limit → what it may use instead of what the expectation says.
+            revision: of the actor's definition, to run it on; 0: today's.
+            log_strategy: what people may see of it, instead of what is declared.
+            attempts_max: crashes that end it, instead of what is declared; 0: that.
+
+        Raises:
+            NotFound: nodes are up, and nobody knows the actor, or it has no such expectation.
+            Mistake: a value is impossible.
+            Trouble: the actor is disabled, or never had the revision.
+        """
+        return self._thread.run(
+            self._calls.fire(
+                actor,
+                expectation,
+                payload,
+                reason=reason,
+                by=by,
+                key=key,
+                priority=priority,
+                at=at,
+                dry_run=dry_run,
+                overrides=overrides,
+                metadata=metadata,
+                budget=budget,
+                revision=revision,
+                log_strategy=log_strategy,
+                attempts_max=attempts_max,
+            )
+        )
+
+    def fork(
+        self,
+        id: UUID | str,
+        *,
+        at: int,
+        payload: JsonObject | None = None,
+        reason: str = "",
+        by: str | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        overrides: Overrides | None = None,
+    ) -> EpisodeReceipt:
+        """Open an episode that begins with the first steps of another one.
+
+        Args:
+            at: the number of the last step that both have.
+            payload: another one for the trigger; None: the same.
+            key: idempotency key: the same one opens no second fork.
+            overrides: results that a dry run uses instead of calling tools.
+
+        Raises:
+            NotFound: it is not on the journal.
+            Mistake: a value is impossible.
+            Trouble: the engine refuses it, as its message says.
+        """
+        return self._thread.run(
+            self._calls.fork(
+                id,
+                at=at,
+                payload=payload,
+                reason=reason,
+                by=by,
+                key=key,
+                dry_run=dry_run,
+                overrides=overrides,
+            )
+        )
+
+    def settle(
+        self,
+        id: UUID | str,
+        settlement: str,
+        *,
+        result: object = None,
+        call: str = "",
+        reason: str = "",
+        by: str | None = None,
+    ) -> EpisodeReceipt:
+        """Say what became of a call of an episode that ended as outcome_unknown, and go on.
+
+        Args:
+            settlement: `happened`, `not_happened` or `again`.
+            result: with `happened`, what the call has returned.
+            call: which call, such as 4.2.1, if several are open in a function.
+
+        Raises as `fork` does.
+        """
+        return self._thread.run(
+            self._calls.settle(id, settlement, result=result, call=call, reason=reason, by=by)
+        )
+
+    def fork_each(
+        self,
+        episodes: Iterable[EpisodeToCancel],
+        *,
+        at: int,
+        reason: str = "",
+        by: str | None = None,
+    ) -> Sequence[ForkEachOutcome]:
+        """Open a fork of each of `episodes`, once however often it is asked for."""
+        return self._thread.run(self._calls.fork_each(episodes, at=at, reason=reason, by=by))
+
+    def cancel(
+        self, *ids: UUID | str, reason: str = "", by: str | None = None
+    ) -> Sequence[EpisodeToCancel]:
+        """Request that episodes be canceled, be they queued, running or blocked; return as it was.
+
+        One that has ended stays as it is, and one that there is not has an empty status. An open
+        one is canceled once a node has handled the request: `wait` for that.
+
+        Raises:
+            Mistake: a text cannot be kept.
+        """
+        return self._thread.run(self._calls.cancel(*ids, reason=reason, by=by))
+
+    def read(self, ids: Iterable[UUID]) -> Sequence[EpisodeToCancel]:
+        """Return the status of each episode as its journal has it."""
+        return self._thread.run(self._calls.read(ids))
+
+    def unended(
+        self,
+        actor: str,
+        *,
+        expectation: str | None = None,
+        status: str | None = None,
+        say: Callable[[str], None] = silent,
+    ) -> Sequence[EpisodeToCancel]:
+        """Return all episodes of an actor that have not ended as far as rows show, oldest first.
+
+        Args:
+            status: `queued`, `running`, `blocked`, or `parked` for those of the blocked that wait
+                for other code; None: any.
+            say: called with a line for people if there are too many for one answer.
+
+        Raises:
+            NotFound: there are none, and nobody knows the actor or the expectation.
+        """
+        return self._thread.run(
+            self._calls.unended(actor, expectation=expectation, status=status, say=say)
+        )
+
+    def cancel_each(
+        self,
+        episodes: Sequence[EpisodeToCancel],
+        *,
+        reason: str = "",
+        by: str | None = None,
+        say: Callable[[str], None] = silent,
+    ) -> None:
+        """Request that those of `episodes` that are open be canceled.
+
+        Args:
+            say: called with lines for people: how far it is, and what no node can end now.
+
+        Raises:
+            Mistake: a text cannot be kept.
+        """
+        return self._thread.run(self._calls.cancel_each(episodes, reason=reason, by=by, say=say))
+
+    def wait_each(
+        self, episodes: Iterable[EpisodeToCancel], *, timeout_s: float = WAIT_S
+    ) -> Sequence[EpisodeToCancel]:
+        """Return `episodes` once all of them have ended, each with its status then.
+
+        Raises:
+            Trouble: one has not ended after `timeout_s`.
+        """
+        return self._thread.run(self._calls.wait_each(episodes, timeout_s=timeout_s))
+
+
+class SyncEventCalls:
+    """The calls of `EventCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: EventCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def publish(
+        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+    ) -> PublishReceipt:
+        """Publish a domain event, and return once it is stored; a missing stack is made.
+
+        Args:
+            payload: an object, or the JSON of one.
+            id: within two minutes, an event with the same id is kept once: give the same one again
+                where the first call may have been cut off. None: a new one.
+
+        Raises:
+            Mistake: no engine would accept it.
+        """
+        return self._thread.run(self._calls.publish(name, payload, id=id))
+
+    def tail(
+        self,
+        *names: str,
+        after: int | None = None,
+        since: datetime | None = None,
+        idle_s: float | None = None,
+    ) -> Iterator[DomainEvent]:
+        """Yield events as they come, oldest first, those that the engine publishes included.
+
+        It ends when it is closed or the client is, and goes on from the `seq` of an event with
+        `after`. What is no event, such as a message that is not JSON, is passed over, and so is
+        what the stream no longer keeps.
+
+        Args:
+            names: only events called so; `*` stands for one word, a last `>` for one or more.
+            after: begin past this sequence; 0: with the oldest that is kept.
+            since: begin with what was stored at that time or later. Without this and `after`, with
+                what is published from now on.
+            idle_s: end once nothing has come for so long, of whatever name, in seconds; 0: with the
+                newest that there is. None: never.
+
+        Raises:
+            Mistake: both `after` and `since` are given, or one of them cannot be; no event can be
+                called so.
+            Trouble: the stream ends before the place to go on from: it is another one by now.
+        """
+        return self._thread.iterate(
+            self._calls.tail(*names, after=after, since=since, idle_s=idle_s)
+        )
+
+    def why_unheard(self, name: str) -> str:
+        """Return why no node hears the event `name`, in words; empty: one does, or nobody knows."""
+        return self._thread.run(self._calls.why_unheard(name))
+
+    def why(self, event_id: str) -> EventVerdicts:
+        """Return what each expectation did with an event: the episode, or why there is none.
+
+        Of the last 24 hours, and the newest 200 refusals of each expectation; beyond that, only the
+        episodes of an event are known.
+        """
+        return self._thread.run(self._calls.why(event_id))
+
+    def would(
+        self,
+        *actors: Actor,
+        since: datetime,
+        limit: int = REPLAYED_DEFAULT,
+        kept_max: int = RULINGS_KEPT_DEFAULT,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> EventsReplayed:
+        """Return what rules would have fired for the events that are kept. It changes nothing.
+
+        Cooldown, debounce and equal causes are built from these events alone. Each episode is taken
+        to end at once and well.
+
+        Args:
+            actors: those whose rules are looked at, as an app has them.
+            since: the first event is one that was stored at that time or later.
+            limit: most events to read.
+            kept_max: most rulings of each kind to return; all are counted.
+            on_progress: is told in words how far it is.
+
+        Raises:
+            Mistake: no expectation of `actors` is fired by events of the stack.
+        """
+        return self._thread.run(
+            self._calls.would(
+                *actors, since=since, limit=limit, kept_max=kept_max, on_progress=on_progress
+            )
+        )
+
+
+class SyncFindingCalls:
+    """The calls of `FindingCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: FindingCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def list(
+        self,
+        *,
+        status: str | None = "active",
+        severity: str | None = None,
+        actor: str | None = None,
+        limit: int = 50,
+    ) -> Page[FindingSummary]:
+        """Return findings: the most severe first, then the latest changed.
+
+        Args:
+            status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since;
+                None: any.
+
+        Raises:
+            Mistake: there is no such `status` or `severity`.
+        """
+        return self._thread.run(
+            self._calls.list(status=status, severity=severity, actor=actor, limit=limit)
+        )
+
+    def get(self, key: str) -> FindingRecord:
+        """Return the latest raise of a finding, and under `history` what happened to it.
+
+        Raises:
+            NotFound: the rows have no finding of this key.
+        """
+        return self._thread.run(self._calls.get(key))
+
+    def describe(self, key: str) -> Row:
+        """Return the same with every column, as `vigil findings show --json` prints it.
+
+        Raises:
+            NotFound: the rows have no finding of this key.
+        """
+        return self._thread.run(self._calls.describe(key))
+
+    def causal_chain(self, key: str, *, depth: int = 10) -> Sequence[FindingCause]:
+        """Return a finding and what explains it, step by step, up to `depth` steps.
+
+        Raises:
+            NotFound: the rows have no finding of this key.
+        """
+        return self._thread.run(self._calls.causal_chain(key, depth=depth))
+
+    def clear(self, key: str, *, reason: str = "", by: str | None = None) -> FindingChange:
+        """Clear a finding; one that has ended stays as it is, and `is_made` is False.
+
+        Raises:
+            NotFound: no finding was ever raised under this key.
+            Mistake: a text cannot be kept.
+        """
+        return self._thread.run(self._calls.clear(key, reason=reason, by=by))
+
+    def acknowledge(self, key: str, *, reason: str = "", by: str | None = None) -> FindingChange:
+        """Acknowledge a finding, which stays active; only the first one counts.
+
+        `is_made` is False if somebody has, or if it has ended: `before` tells which.
+
+        Raises:
+            NotFound: no finding was ever raised under this key.
+            Mistake: a text cannot be kept.
+        """
+        return self._thread.run(self._calls.acknowledge(key, reason=reason, by=by))
+
+    def note(self, key: str, text: str, *, by: str | None = None) -> FindingChange:
+        """Add a note to a finding, which may have ended. Repeated, it is noted again.
+
+        Raises:
+            NotFound: no finding was ever raised under this key.
+            Mistake: the text is empty, or cannot be kept.
+        """
+        return self._thread.run(self._calls.note(key, text, by=by))
+
+
+class SyncNodeCalls:
+    """The calls of `NodeCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: NodeCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def read(self, *, node: str | None = None) -> NodesView:
+        """Return the nodes that are up or have an order, or one of them, and what is paused.
+
+        Raises:
+            NotFound: the node is not up, and there is no order for it.
+        """
+        return self._thread.run(self._calls.read(node=node))
+
+    def set_mode(
+        self, node: str, mode: str, *, actor: str = "", reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Set the mode of a node: it counts at once, and after restarts.
+
+        Args:
+            mode: `full`, `trigger_only` or `disabled`.
+            actor: only for this actor; empty: for all.
+
+        Raises:
+            Mistake: there is no such mode.
+            NotFound: nodes are up, and nobody knows the actor.
+        """
+        return self._thread.run(self._calls.set_mode(node, mode, actor=actor, reason=reason, by=by))
+
+    def unset_mode(
+        self, node: str, *, actor: str = "", reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Remove the order of a mode: the node's own setting counts again.
+
+        Args:
+            actor: only for this actor; empty: for all.
+
+        Raises:
+            NotFound: there was no order, and nobody knows the node or the actor.
+        """
+        return self._thread.run(self._calls.unset_mode(node, actor=actor, reason=reason, by=by))
+
+
+class SyncOrderCalls:
+    """The calls of `OrderCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: OrderCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def list(
+        self, *, node: str | None = None, actor: str | None = None, limit: int = 50
+    ) -> Page[OrderSummary]:
+        """Return what people ordered, the latest first: with who, when and why."""
+        return self._thread.run(self._calls.list(node=node, actor=actor, limit=limit))
+
+    def rebuild(self, *, dry_run: bool = False) -> Sequence[OrderDrift]:
+        """Make the modes and pauses that nodes see what people have ordered.
+
+        Returns what was not so; with `dry_run` nothing is changed.
+        """
+        return self._thread.run(self._calls.rebuild(dry_run=dry_run))
+
+
+class SyncOutputCalls:
+    """The calls of `OutputCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: OutputCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        actor: str | None = None,
+        adapter: str | None = None,
+        episode_id: UUID | str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page[OutputSummary]:
+        """Return outputs, the latest proposed first.
+
+        Args:
+            episode_id: only of this episode, by its id or so much of it that it is one.
+            after: the `next` of a page, which is a key: only what the list has after that output.
+
+        Raises:
+            NotFound: there is no output of the key `after`, or no episode of that id.
+            Mistake: there is no such `status`.
+        """
+        return self._thread.run(
+            self._calls.list(
+                status=status,
+                actor=actor,
+                adapter=adapter,
+                episode_id=episode_id,
+                after=after,
+                limit=limit,
+            )
+        )
+
+    def get(self, key: str) -> OutputRecord:
+        """Return an output as it was last proposed, and under `history` what happened to it.
+
+        Raises:
+            NotFound: the rows have no output of this key.
+        """
+        return self._thread.run(self._calls.get(key))
+
+    def describe(self, key: str) -> Row:
+        """Return the same with every column, as `vigil outputs show --json` prints it.
+
+        Raises:
+            NotFound: the rows have no output of this key.
+        """
+        return self._thread.run(self._calls.describe(key))
+
+    def retry(
+        self, *keys: str, reason: str = "", by: str | None = None, wait_s: float | None = DECISION_S
+    ) -> Sequence[CommandOutcome]:
+        """Retry the delivery of outputs that have failed, and return what became of each.
+
+        Args:
+            wait_s: how long to wait until that is on the journal, in seconds; None: not at all.
+
+        Raises:
+            Mistake: a text cannot be kept.
+        """
+        return self._thread.run(self._calls.retry(*keys, reason=reason, by=by, wait_s=wait_s))
+
+    def cancel(
+        self, *keys: str, reason: str = "", by: str | None = None, wait_s: float | None = DECISION_S
+    ) -> Sequence[CommandOutcome]:
+        """Cancel outputs that are not delivered yet; their episodes go on.
+
+        What is returned and raised is as for `retry`.
+        """
+        return self._thread.run(self._calls.cancel(*keys, reason=reason, by=by, wait_s=wait_s))
+
+
+class SyncRepairCalls:
+    """The calls of `RepairCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: RepairCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def doctor(self) -> Sequence[DoctorCheck]:
+        """Return what is as it must be, and what is not and how to repair it, servers included.
+
+        Raises:
+            Trouble: this client is on connections of somebody else, not on settings.
+        """
+        return self._thread.run(self._calls.doctor())
+
+    def recover(
+        self, *, stale_after_s: float = STALE_AFTER_S, dry_run: bool = False
+    ) -> RecoverReport:
+        """Restart episodes and instances of workflows that no node is running.
+
+        The crash of a node is recovered without this call; it finds what even that has missed.
+
+        Args:
+            stale_after_s: how long they must have shown no progress, in seconds.
+            dry_run: change nothing, and return what would be done.
+        """
+        return self._thread.run(self._calls.recover(stale_after_s=stale_after_s, dry_run=dry_run))
+
+    def reconcile(
+        self, *actors: str, dry_run: bool = False, reason: str = "", by: str | None = None
+    ) -> Reconciled:
+        """End what no live node declares any more, and start new schedules.
+
+        Queued and running episodes go on, and actors that no node has stay as they are.
+
+        Args:
+            actors: only of these; without any, of all that a live node has.
+            dry_run: change nothing, and return what would be done.
+
+        Raises:
+            NotFound: nodes are up, and nobody knows one of `actors`.
+            Mistake: a text cannot be kept.
+        """
+        return self._thread.run(
+            self._calls.reconcile(*actors, dry_run=dry_run, reason=reason, by=by)
+        )
+
+    def find_losses(self) -> StackLosses:
+        """Return what a stack has lost whose log has lost its past. It changes nothing.
+
+        Raises:
+            Trouble: this client is on connections of somebody else, not on settings.
+        """
+        return self._thread.run(self._calls.find_losses())
+
+    def accept_losses(
+        self, found: StackLosses, *, reason: str = "", by: str | None = None
+    ) -> Mapping[str, int]:
+        """Go on without what `find_losses` has found; nodes may be started then.
+
+        After an interruption it can be called again. Returns how many keys of each kind the gates
+        got anew.
+
+        Raises:
+            Mistake: a text cannot be kept.
+            Trouble: this client is on connections of somebody else, not on settings.
+        """
+        return self._thread.run(self._calls.accept_losses(found, reason=reason, by=by))
+
+
+class SyncSignalCalls:
+    """The calls of `SignalCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: SignalCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def send(
+        self, ref: str, result: object = None, *, by: str | None = None, id: str | None = None
+    ) -> PublishReceipt:
+        """Publish the result of `ref` for all that wait for it, now or within an hour.
+
+        Args:
+            id: of the event, as for `client.publish`.
+
+        Raises:
+            Mistake: no engine would take it: `ref` has not 1 to 256 characters, or the result is no
+                JSON, or over 256 KiB.
+        """
+        return self._thread.run(self._calls.send(ref, result, by=by, id=id))
+
+    def resolve(
+        self,
+        ref: str,
+        result: object = None,
+        *,
+        episode_id: UUID | str | None = None,
+        by: str | None = None,
+        wait_s: float | None = DECISION_S,
+    ) -> Sequence[CommandOutcome]:
+        """Give the episodes that wait for `ref` now its result; return what became of each.
+
+        Args:
+            episode_id: only this episode, by its id or so much of it that it is one; None: all.
+            wait_s: how long to wait until that is on their journals, in seconds; None: not at all.
+
+        Raises:
+            Mistake: a value is impossible.
+            NotFound: no episode has that id.
+            Trouble: no episode waits for it.
+        """
+        return self._thread.run(
+            self._calls.resolve(ref, result, episode_id=episode_id, by=by, wait_s=wait_s)
+        )
+
+
+class SyncWorkflowCalls:
+    """The calls of `WorkflowCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: WorkflowCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def find(self, id: UUID | str) -> UUID:
+        """Return the id of an instance whose id alone begins so; a whole id is not looked up.
+
+        Raises:
+            Mistake: it can be no such id, or is the beginning of several.
+            NotFound: there is no such instance.
+        """
+        return self._thread.run(self._calls.find(id))
+
+    def list(
+        self, *, status: str | None = None, workflow: str | None = None, limit: int = 50
+    ) -> Page[WorkflowSummary]:
+        """Return instances, and how far each is: the latest begun first.
+
+        Raises:
+            Mistake: there is no such `status`.
+        """
+        return self._thread.run(self._calls.list(status=status, workflow=workflow, limit=limit))
+
+    def get(self, id: UUID | str) -> WorkflowRecord:
+        """Return one instance, and under `items` those of its steps, as far as rows have them.
+
+        Raises:
+            NotFound: the rows have no such instance.
+        """
+        return self._thread.run(self._calls.get(id))
+
+    def read(self, id: UUID | str) -> Instance:
+        """Return one instance as its journal has it.
+
+        Raises:
+            Trouble: there is none.
+        """
+        return self._thread.run(self._calls.read(id))
+
+    def definitions(self) -> Sequence[Mapping[str, object]]:
+        """Return the workflows that nodes have, or that were ever defined, in columns.
+
+        They are `workflow_id`, `source`, `triggers`, `steps`, `nodes` and `problems` among others.
+        """
+        return self._thread.run(self._calls.definitions())
+
+    def start(
+        self,
+        workflow: str,
+        payload: JsonObject | None = None,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        key: str | None = None,
+        dry_run: bool = False,
+        overrides: Overrides | None = None,
+        step_overrides: Mapping[str, Overrides] | None = None,
+    ) -> StartedInstance:
+        """Request an instance, and watch for a moment whether it begins.
+
+        Args:
+            key: idempotency key: the same one starts no second instance.
+            overrides: results that a dry run uses instead of calling tools.
+            step_overrides: the same for single steps, by their names.
+
+        Raises:
+            NotFound: nodes are up, and nobody knows the workflow.
+            Mistake: a value is impossible.
+            Trouble: it is disabled, or no instance begins.
+        """
+        return self._thread.run(
+            self._calls.start(
+                workflow,
+                payload,
+                reason=reason,
+                by=by,
+                key=key,
+                dry_run=dry_run,
+                overrides=overrides,
+                step_overrides=step_overrides,
+            )
+        )
+
+    def wait(self, started: StartedInstance, *, timeout_s: float = WAIT_S) -> Instance:
+        """Return an instance once it has ended.
+
+        Raises:
+            Trouble: it has not after `timeout_s`, or does not begin at all.
+        """
+        return self._thread.run(self._calls.wait(started, timeout_s=timeout_s))
+
+    def retry(
+        self,
+        id: UUID | str,
+        step: str,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        wait_s: float | None = DECISION_S,
+    ) -> CommandOutcome:
+        """Try a paused step again, and return what became of that.
+
+        Args:
+            wait_s: how long to wait until it is on the journal, in seconds; None: not at all.
+
+        Raises:
+            Mistake: a value is impossible.
+            Trouble: there is no such instance, or its step is not paused.
+        """
+        return self._thread.run(self._calls.retry(id, step, reason=reason, by=by, wait_s=wait_s))
+
+    def skip(
+        self,
+        id: UUID | str,
+        step: str,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        wait_s: float | None = DECISION_S,
+    ) -> CommandOutcome:
+        """Go on without a paused step; arguments and errors are as for `retry`."""
+        return self._thread.run(self._calls.skip(id, step, reason=reason, by=by, wait_s=wait_s))
+
+    def cancel(
+        self,
+        id: UUID | str,
+        *,
+        reason: str = "",
+        by: str | None = None,
+        wait_s: float | None = DECISION_S,
+    ) -> CommandOutcome:
+        """Cancel an instance: running steps end, and finished ones are compensated.
+
+        What is returned and raised is as for `retry`.
+        """
+        return self._thread.run(self._calls.cancel(id, reason=reason, by=by, wait_s=wait_s))

@@ -1,0 +1,112 @@
+"""The types of what the calls of a client return, for annotations.
+
+Loads the engine: import it below `if TYPE_CHECKING`, unless that does not matter.
+"""
+
+from __future__ import annotations
+
+from engine.definitions.store import DefinitionChange
+from engine.findings.store import FindingChange
+from engine.operations.decide_request import ApprovalTarget
+from engine.operations.reconcile import Reconciled
+from engine.operations.replay import Frame
+from engine.operations.why_event import EventVerdicts
+from engine.orders.store import OrderDrift
+from engine.workflows.instance import Instance
+from projections.postgres.query_result import Row, Table
+from projections.records import (
+    DeadLetterRecord,
+    DeadLetterSummary,
+    EpisodeRecord,
+    EpisodeSummary,
+    FindingCause,
+    FindingRecord,
+    FindingSummary,
+    InboxItem,
+    OrderSummary,
+    OutputRecord,
+    OutputSummary,
+    StepRow,
+    TimelineEntry,
+    WorkflowRecord,
+    WorkflowSummary,
+)
+from streams.model.definitions import RegisteredDefinition
+from streams.model.refusals import Refusal
+from streams.model.triggers import LogStrategy, Overrides
+from streams.ports.domain_events import DomainEvent
+from vigil.asking.approval_requests import ApprovalRequest
+from vigil.asking.definitions.changes import (
+    AppliedDefinition,
+    CurrentDefinition,
+    DefinitionEntry,
+    Withdrawal,
+)
+from vigil.asking.repairs.diagnosis import DoctorCheck
+from vigil.asking.repairs.losses import StackLosses
+from vigil.asking.repairs.recovery import RecoverReport
+from vigil.asking.requests import CommandOutcome
+from vigil.asking.stack import Rollout
+from vigil.asking.starting import StartedInstance
+from vigil.asking.would import EventsReplayed
+from vigil.client.actors import ActorRecord, ActorSummary
+from vigil.client.episodes import EpisodeLog, EpisodeReceipt, EpisodeToCancel, ForkEachOutcome
+from vigil.client.events import PublishReceipt
+from vigil.client.nodes import NodesView
+from vigil.client.orders import OrderOutcome
+from vigil.client.page import Page
+
+__all__ = [
+    "ActorRecord",
+    "ActorSummary",
+    "AppliedDefinition",
+    "ApprovalRequest",
+    "ApprovalTarget",
+    "CommandOutcome",
+    "CurrentDefinition",
+    "DeadLetterRecord",
+    "DeadLetterSummary",
+    "DefinitionChange",
+    "DefinitionEntry",
+    "DoctorCheck",
+    "DomainEvent",
+    "EpisodeLog",
+    "EpisodeReceipt",
+    "EpisodeRecord",
+    "EpisodeSummary",
+    "EpisodeToCancel",
+    "EventVerdicts",
+    "EventsReplayed",
+    "FindingCause",
+    "FindingChange",
+    "FindingRecord",
+    "FindingSummary",
+    "ForkEachOutcome",
+    "Frame",
+    "InboxItem",
+    "Instance",
+    "LogStrategy",
+    "NodesView",
+    "OrderDrift",
+    "OrderOutcome",
+    "OrderSummary",
+    "OutputRecord",
+    "OutputSummary",
+    "Overrides",
+    "Page",
+    "PublishReceipt",
+    "Reconciled",
+    "RecoverReport",
+    "Refusal",
+    "RegisteredDefinition",
+    "Rollout",
+    "Row",
+    "StackLosses",
+    "StartedInstance",
+    "StepRow",
+    "Table",
+    "TimelineEntry",
+    "Withdrawal",
+    "WorkflowRecord",
+    "WorkflowSummary",
+]

@@ -1,0 +1,39 @@
+"""`call`: how a command does its work, which is on a client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from uuid import UUID
+
+import typer
+
+from vigil import options
+from vigil.asking.connect import run
+from vigil.client.client import Client
+from vigil.errors import Mistake
+
+T = TypeVar("T")
+
+
+def call(ctx: typer.Context, work: Callable[[Client], Awaitable[T]], *, by: str | None = None) -> T:
+    """Return what `work` returns on a client of the settings in force; `by`: as it was typed."""
+    config = options.config(ctx)
+    name = options.who(config, by)
+
+    async def done() -> T:
+        async with Client.of(config, by=name) as client:
+            return await work(client)
+
+    return run(done())
+
+
+async def named(client: Client, text: str | None, *, is_latest: bool = False) -> UUID:
+    """Return the episode of the id `text`, or whose id alone begins so; or the one opened last."""
+    if is_latest:
+        if text is not None:  # guard: id-or-latest
+            raise Mistake("give an id, or --latest, not both")
+        return await client.episodes.latest()
+    if text is None:
+        raise Mistake("which episode? give its id, or --latest")
+    return await client.episodes.find(text)
