@@ -6025,6 +6025,18 @@ TABLE: Final[Sequence[Mutant]] = (
         LIFE_OF_OUTPUTS,
     ),
     Mutant(
+        "lacked-ends-no-attempt",
+        "a node that lacks the adapter does not end another's attempt",
+        never,
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "lacked-fails-in-the-end",
+        "an output whose adapter no node has fails in the end",
+        never,
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
         "other-payload-decision-refused",
         "a decision on another payload is refused",
         never,

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from engine.app.outputs import NO_ADAPTER
 from engine.app.workflow import APPROVAL_EXPIRED
 from engine.errors import OUTCOME_UNKNOWN, Refused
 from engine.outputs.output import Output, is_own, outcome_of
@@ -35,6 +36,16 @@ EARLY_S: Final = 1.0
 
 EARLY_SHARE: Final = 0.1
 """The largest share of a pause that `EARLY_S` may take."""
+
+LACKED_S_MAX: Final = 3_600.0
+"""How long nodes may lack the adapter of an output until it fails, in seconds: as long as a command
+that no node can handle is kept."""
+
+LACKED_PAUSE_S: Final = 1.0
+"""Pause after a node lacked an adapter for the first time, in seconds. It doubles."""
+
+LACKED_PAUSE_S_MAX: Final = 60.0
+"""Longest such pause, in seconds."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -71,9 +82,12 @@ Move: TypeAlias = Settled | Later | Propose | TryDelivery | FailDelivery
 
 
 def next_move(
-    output: Output, key: str, *, episode_id: str, attempts_max: int, at: datetime
+    output: Output, key: str, *, episode_id: str, attempts_max: int | None, at: datetime
 ) -> Move:
-    """Return the next move for an output of an episode."""
+    """Return the next move for an output of an episode.
+
+    `attempts_max` None: this node cannot know how many there may be.
+    """
     outcome = outcome_of(output, key, episode_id=episode_id)
     if outcome is not None:
         return Settled(outcome)
@@ -84,7 +98,7 @@ def next_move(
     if output.retry_at is not None and output.retry_at - at > _early(output):
         return Later(output.retry_at)
     # guard: crashed-attempts-run-out
-    if output.is_attempted and output.attempts_counted >= attempts_max:
+    if attempts_max is not None and output.is_attempted and output.attempts_counted >= attempts_max:
         detail = f"a node died during attempt {output.attempts}, the last there may be"
         event = OutputFailed(
             attempt=output.attempts, error_class=OUTCOME_UNKNOWN, error_detail=detail
@@ -121,6 +135,20 @@ def after_failure(
         error_class=error_class,
         error_detail=detail,
         retry_at=at + timedelta(seconds=max(pause_s, wanted_s)),
+    )
+
+
+def lacked(output: Output, *, detail: str, at: datetime) -> OutputPostponed | OutputFailed:
+    """Return the event of a node that lacks the adapter at `at`: another node may have it."""
+    so_far_s = (at - (output.lacked_since or at)).total_seconds()
+    if so_far_s >= LACKED_S_MAX:  # guard: lacked-fails-in-the-end
+        return OutputFailed(attempt=output.attempts, error_class=NO_ADAPTER, error_detail=detail)
+    pause_s = min(max(so_far_s, LACKED_PAUSE_S), LACKED_PAUSE_S_MAX)
+    return OutputPostponed(
+        attempt=output.attempts,
+        error_class=NO_ADAPTER,
+        error_detail=detail,
+        retry_at=at + timedelta(seconds=pause_s),
     )
 
 

@@ -19,7 +19,7 @@ import structlog
 
 from engine import telemetry
 from engine.app.actions import Retries
-from engine.app.outputs import NO_ADAPTER, DeliveryFailed, OutputView, missing
+from engine.app.outputs import DeliveryFailed, OutputView, missing
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.attempt import Attempt, EpisodeClaim
 from engine.episodes.episode import CancelEpisode, Finish
@@ -32,6 +32,7 @@ from engine.outputs.decide import (
     Settled,
     TryDelivery,
     after_failure,
+    lacked,
     next_move,
 )
 from engine.outputs.keys import idempotency_key, proposal
@@ -239,8 +240,7 @@ class DeliveryAttempts:
     ) -> Later | None:
         """Make an attempt; `pooled` None: the app has no such adapter. Otherwise as `propose`."""
         if pooled is None:
-            await output_store.append(_no_adapter(output_store.output))
-            return None
+            return await self._leave_to_others(output_store)
         runs, throttle = self.context.may_go_on, pooled.throttle
         # Who has just come must not overtake all those who were sent away before.
         has_just_come = output_store.has_written
@@ -255,6 +255,16 @@ class DeliveryAttempts:
             return await self._deliver(output_store, pooled)
         pause_s = throttle.send_away_s(output_store.key) if runs.is_given else 0.0
         return Later(self.context.clock.now() + timedelta(seconds=pause_s))
+
+    async def _leave_to_others(self, output_store: OutputStore) -> Later | None:
+        """Put off an output whose adapter only another node may have, or fail it after an hour."""
+        output, now = output_store.output, self.context.clock.now()
+        assert output.proposed is not None, "what is attempted was proposed"
+        came = lacked(output, detail=missing(output.proposed.adapter), at=now)
+        await output_store.append(came)
+        if output.lacked_since is None or isinstance(came, OutputFailed):
+            _log(_view(output, self.context.ports.stack.name), came)
+        return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
 
     async def _deliver(
         self, output_store: OutputStore, pooled: PooledAdapter, *first: OutputProposed
@@ -281,12 +291,6 @@ class DeliveryAttempts:
             # That is another owner's doing: this node has lost the episode.
             raise VersionConflict(output_store.subject, expected=output_store.version) from error
         return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
-
-
-def _no_adapter(output: Output) -> OutputFailed:
-    assert output.proposed is not None, "what is attempted was proposed"
-    detail = missing(output.proposed.adapter)
-    return OutputFailed(attempt=output.attempts, error_class=NO_ADAPTER, error_detail=detail)
 
 
 @dataclass(frozen=True)
@@ -390,12 +394,12 @@ class OutputDelivery:
     def _is_ours(self, output: Output) -> bool:
         return is_own(output, episode_id=self.attempt.opened.episode_id)
 
-    def _next(self, output_store: OutputStore, retries: Retries) -> Move:
+    def _next(self, output_store: OutputStore, retries: Retries | None) -> Move:
         return next_move(
             output_store.output,
             output_store.key,
             episode_id=self.attempt.opened.episode_id,
-            attempts_max=retries.attempts_max,
+            attempts_max=retries.attempts_max if retries else None,
             at=self._now(),
         )
 
@@ -421,7 +425,7 @@ class OutputDelivery:
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later | None:
         pooled = self._pooled(output_store.output, intent)
-        move = self._next(output_store, pooled.route.retries if pooled else Retries())
+        move = self._next(output_store, pooled.route.retries if pooled else None)
         match move:
             case Settled():
                 await self._write_dead_letter(output_store)

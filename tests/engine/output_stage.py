@@ -147,9 +147,12 @@ class Scene:
         self.servers = Servers(self.ports, self.weather)
 
     @asynccontextmanager
-    async def node(self, name: str = "n1"):
-        """A node that is replaced whenever it dies, while the context lasts."""
-        keeping = asyncio.create_task(self._keep(name))
+    async def node(self, name: str = "n1", *, app: App | None = None):
+        """A node that is replaced whenever it dies, while the context lasts.
+
+        `app` None: it runs what the others run.
+        """
+        keeping = asyncio.create_task(self._keep(name, app or self.app))
         try:
             yield
         finally:
@@ -159,11 +162,11 @@ class Scene:
     def kill(self, name: str = "n1") -> None:
         self._lives[name].die()
 
-    async def _keep(self, name: str) -> None:
+    async def _keep(self, name: str, app: App) -> None:
         while True:
             self._lives[name] = process = ProcessLife(name, skew_s=self.skew_s)
             self.nodes[name] = Node(
-                self.app, wired(process, self.servers), name=name, clock=process.clock
+                app, wired(process, self.servers), name=name, clock=process.clock
             )
             running = asyncio.create_task(self.nodes[name].run())
             process.on_death = running.cancel

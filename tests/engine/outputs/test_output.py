@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from engine.app.actions import Retries
-from engine.app.outputs import output
+from engine.app.outputs import NO_ADAPTER, output
 from engine.app.outputs import propose_output as propose
 from engine.errors import InvalidOutput, Refused, Rejected, StrategyError
 from engine.outputs.decide import (
     EARLY_S,
     EARLY_SHARE,
+    LACKED_S_MAX,
     OUTCOME_UNKNOWN,
     RETRY_AFTER_S_MAX,
     FailDelivery,
@@ -25,6 +26,7 @@ from engine.outputs.decide import (
     answered,
     check_round,
     expired,
+    lacked,
     next_move,
     tried_again,
     wakes_at,
@@ -93,7 +95,7 @@ def of(*past: OutputEvent) -> Output:
     return fold(Recorded(subject="an.output", seq=1, commit=commit) for commit in commits)
 
 
-def move(*past: OutputEvent, episode: str = "e1", at: float = 10, most: int = 3):
+def move(*past: OutputEvent, episode: str = "e1", at: float = 10, most: int | None = 3):
     return next_move(of(*past), "k", episode_id=episode, attempts_max=most, at=after(at))
 
 
@@ -322,6 +324,38 @@ def test_what_waits_is_looked_at_when_it_expires_or_people_are_to_be_reminded():
     assert wakes(0, expires_at=after(25), remind_every_s=10.0) == after(10)
     assert wakes(10, expires_at=after(25), remind_every_s=10.0) == after(20)
     assert wakes(20, expires_at=after(25), remind_every_s=10.0) == after(25)
+
+
+def lacking(at: float = 0) -> OutputPostponed:
+    return OutputPostponed(attempt=0, error_class=NO_ADAPTER, retry_at=after(at + 60))
+
+
+@pytest.mark.parametrize(("since", "pause_s"), [(None, 1), (0, 30), (-60, 60), (-3569, 60)])
+def test_an_output_whose_adapter_a_node_lacks_is_put_off_for_longer_and_longer(since, pause_s):
+    output = replace(of(proposed()), lacked_since=None if since is None else after(since))
+    event = lacked(output, detail="no fax", at=after(30))
+    assert event == OutputPostponed(
+        attempt=0, error_class=NO_ADAPTER, error_detail="no fax", retry_at=after(30 + pause_s)
+    )
+
+
+def test_an_output_whose_adapter_no_node_has_fails_in_the_end():
+    output = of(proposed(), lacking(1), lacking(2))
+    assert output.lacked_since == after(1)
+    event = lacked(output, detail="no fax", at=after(1 + LACKED_S_MAX))
+    assert event == OutputFailed(attempt=0, error_class=NO_ADAPTER, error_detail="no fax")
+
+
+@pytest.mark.parametrize("had", [attempted, retried])
+def test_the_hour_begins_anew_once_a_node_had_the_adapter_or_a_person_retried(had):
+    assert of(proposed(), lacking(1), had).lacked_since is None
+
+
+def test_a_node_without_the_adapter_leaves_an_open_attempt_as_it_is():
+    open_ = of(proposed(), attempted, lacking(1))
+    assert open_.is_attempted
+    assert isinstance(move(proposed(), attempted, lacking(1), at=100, most=1), FailDelivery)
+    assert move(proposed(), attempted, at=100, most=None) == TryDelivery(2)
 
 
 def retry(**said: object) -> RetryOutput:

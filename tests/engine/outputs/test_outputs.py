@@ -15,6 +15,7 @@ from engine.episodes.episode import Status
 from engine.episodes.fire import fire
 from engine.errors import Refused
 from engine.operations.dead_letters import DeadLetterRequests
+from engine.outputs.decide import LACKED_S_MAX
 from engine.outputs.output import fold
 from engine.outputs.requests import retry_output
 from streams.errors import LeaseLost
@@ -45,6 +46,7 @@ from tests.gates.place import Doom
 from tests.moments import moments
 
 PAGE = {"text": "disk full"}
+PUT_OFF_MOST = 70  # An hour of pauses that double up to a minute.
 
 
 def page(**said: object):
@@ -311,11 +313,41 @@ def test_each_attempt_is_logged_with_what_came_of_it():
     assert (second["output_key"], second["attempt"]) == ("disk", 2)
 
 
-def test_an_adapter_that_the_app_does_not_have_fails_at_once():
-    life, scene = play(ends, paging(outputs=[propose_output("fax", {})]))
+def test_an_output_waits_for_a_node_whose_app_has_its_adapter():
+    """As in a rolling deploy: the old node gets what the new strategy has proposed."""
+    pager = Pager("r-1")
+    strategy = Proposing(outputs=[page(dedupe_key="disk")])
+
+    async def story(scene: Scene):
+        id_ = await scene.open()
+
+        async def is_put_off() -> bool:
+            return (await scene.output("disk")).lacked_since is not None
+
+        await scene.until(is_put_off)
+        async with scene.node("n2", app=app_of(strategy, {"pager": pager})):
+            return await scene.ended(id_)
+
+    with capture_logs() as logs:
+        life, scene = play(story, app_of(strategy, {}))
+    assert (outcomes(life), len(pager.views), scene.letters) == (["delivered"], 1, [])
+    told = [each for each in logs if each.get("error_class") == "no_adapter"]
+    assert [each["event"] for each in told] == ["not delivered; tried again"]
+
+
+def test_an_adapter_that_no_node_has_fails_after_an_hour():
+    async def story(scene: Scene):
+        id_ = await scene.open()
+        await scene.clock.sleep(LACKED_S_MAX)
+        return await scene.ended(id_)
+
+    life, scene = play(story, paging(outputs=[propose_output("fax", {})]))
     (settled,) = life.end.outputs
     assert (settled.outcome, settled.error_class) == ("failed", "no_adapter")
     assert len(scene.letters) == 1
+    put_off = happened(scene, OutputPostponed)
+    assert {each.error_detail for each in put_off} == {"the app has no output 'fax'"}
+    assert len(put_off) < PUT_OFF_MOST
 
 
 @pytest.mark.parametrize(
@@ -347,11 +379,12 @@ def test_a_dry_run_delivers_nothing_and_tells_nothing():
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_dry_run_fails_for_want_of_an_adapter_as_a_live_one_does(dry_run):
+def test_a_dry_run_fails_at_once_for_want_of_an_adapter_as_a_live_one_does_in_the_end(dry_run):
     app = paging(output("fax", {}), outputs=[propose_output("fax", {})])
 
     async def story(scene: Scene):
         id_ = await fire(scene.ports, "worker", "thing", by="ann", key="k", dry_run=dry_run)
+        await scene.clock.sleep(LACKED_S_MAX)
         return await scene.ended(id_)
 
     with capture_logs() as logs:
@@ -361,7 +394,7 @@ def test_a_dry_run_fails_for_want_of_an_adapter_as_a_live_one_does(dry_run):
     )
     assert (life.end.status, life.end.error_class) == (EndStatus.FAILED, "all_outputs_failed")
     assert life.end.error_detail == "2 could not be delivered: no_adapter"
-    assert life.seen[0]["status"] == "failed"
+    assert life.seen[0]["status"] == ("failed" if dry_run else "proposed")
     assert [each for each in logs if "has no output 'fax'" in str(each)] or not dry_run
 
 
