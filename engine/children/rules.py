@@ -281,14 +281,17 @@ def ends(episode: Episode, ended: Mapping[str, Performed]) -> tuple[EpisodeEvent
     Its block ends with them once a branch can go on: one that waits for a child alone, or for all
     children of a `gather`.
     """
+    blocked = episode.blocked
+    if blocked is None:
+        return ()
+    until = blocked.wait.expires_at if blocked.wait is not None else None
     events: list[EpisodeEvent] = []
     groups: list[str] = []
     for path, found in ended.items():
-        announced, blocked = awaited(episode).get(path), episode.blocked
+        announced = awaited(episode).get(path)
         child = announced.child if announced is not None else None
-        if found.child is None or child is None or blocked is None:
+        if found.child is None or child is None:
             continue
-        until = blocked.wait.expires_at if blocked.wait is not None else None
         step, said = found, replace(found.child, block_no=blocked.step_no, until=until)
         has_counted = any(said.episode_id in some for some in episode.children_ended)
         if has_counted:  # guard: child-counts-once
@@ -299,8 +302,8 @@ def ends(episode: Episode, ended: Mapping[str, Performed]) -> tuple[EpisodeEvent
         groups.append(child.group)
     # guard: group-of-children-wakes-once
     if any(not group or not _is_left(group, episode) for group in groups):
-        left = len(awaited(episode))
-        ending = AnswerEpisode(resolution=Resolution.RESOLVED, decision_id=f"children.{left}")
+        id_ = f"children.{blocked.step_no}"
+        ending = AnswerEpisode(resolution=Resolution.RESOLVED, decision_id=id_)
         events.append(decide(episode, ending))
     return tuple(events)
 

@@ -12,7 +12,7 @@
 | `wakeful.py` | the actors of the themes |
 | `errands.py` | what the world and its people do for the themes |
 | `flowing.py` | the workflows, and the actors of their steps |
-| `calling.py` | the actor whose strategies are functions |
+| `calling.py` | the actors whose strategies are functions |
 | `defining.py` | an actor that is data, and people who change it |
 | `deciders.py` | people who see to instances of workflows |
 | `rows.py` | the read model in a dict, behind a fenced checkpoint |
@@ -24,6 +24,7 @@
 | `turns.py` | the same, where episodes take turns in the whole cluster |
 | `flows.py` | the same, of instances of workflows |
 | `paths.py` | the same, of episodes by functions |
+| `children.py` | the same, of episodes that others start |
 | `editions.py` | the same, of an actor that is data |
 | `rest.py` | whether anything is left to do in a world |
 

@@ -68,10 +68,12 @@ class Waited(msgspec.Struct, frozen=True):
 
 
 def waits(evidence: Evidence) -> Iterator[Waited]:
-    """Yield every time that an episode has waited."""
+    """Yield every time that an episode has waited; for children, in `children.py`."""
     for life in evidence.lives.values():
         ends = [*life.of(EpisodeResolved), *life.of(EpisodeFinished)]
         for block in life.of(EpisodeBlocked):
+            if block.event.for_children:
+                continue
             yield Waited(life, block, next((end for end in ends if end.seq > block.seq), None))
 
 

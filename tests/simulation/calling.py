@@ -1,4 +1,4 @@
-"""The actor that thinks in functions: branches, sleeps, people, retries and checkpoints.
+"""The actors that think in functions: branches, sleeps, people, retries, checkpoints, children.
 
 Each function notes at which path it heard what. So a replay that feeds a branch with what is
 another's, or with anything but the record, ends with other notes than the journal has.
@@ -17,18 +17,24 @@ from vigil import (
     CallContext,
     CallFailed,
     ConvergeResult,
+    EpisodeResult,
     FunctionContext,
     Retries,
     Tool,
     ToolFailed,
     Trigger,
     clear_finding,
+    manual,
     raise_finding,
     tool,
     update_finding,
 )
 
 ACTOR: Final = "caller"
+HELPER: Final = "helper"
+"""Who runs the children of its episodes."""
+
+ACTORS: Final = {ACTOR, HELPER}
 
 POKE: Final = "poke.call"
 """The tool that fails as often as not."""
@@ -38,6 +44,8 @@ LEFT_S: Final = 8.0
 """A sleep on the node, and one that leaves it."""
 
 PAGES: Final = 4
+PARTS: Final = 3
+"""Children at a time; one more follows."""
 
 Heard = dict[str, int]
 """Path → the number that the call there returned."""
@@ -78,7 +86,7 @@ class Notes:
         total = sum(self.heard.values())
         finding = raise_finding(f"heard:{key}", class_="sum", evidence=total)
         said = {"total": total, "heard": self.heard}
-        return ConvergeResult(classification=said, findings=[finding])
+        return ConvergeResult(classification=said, findings=[finding], result=total)
 
 
 async def branching(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
@@ -150,15 +158,58 @@ async def persists(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
     return notes.told(key)
 
 
-FUNCTIONS: Final = (branching, letters, pages, persists)
+async def divides(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
+    """Have others do three parts at a time beside a sleep, and one that people may keep from it."""
+    notes, key = Notes(ctx), str(trigger.payload["key"])
+
+    async def part(path: str, name: str, n: int) -> None:
+        payload = {"key": f"{key}.{n}"}
+        notes.note(path, as_noted(await ctx.episode(HELPER, name, payload, on_failure="return")))
+
+    await ctx.gather(*(part(f"1.{n}.1", "part", n) for n in range(1, PARTS + 1)), ctx.sleep(LEFT_S))
+    await part("2", "asking", PARTS + 1)
+    ends = await ctx.gather(*(ctx.episode(HELPER, "part", {"key": key}) for _ in range(PARTS)))
+    for n, end in enumerate(ends, start=1):
+        notes.note(f"3.{n}.1", as_noted(end))
+    return notes.told(key)
+
+
+def as_noted(end: EpisodeResult) -> dict[str, Any] | None:
+    """Return what a child has brought, in the form of a tool's result; None: it brought nothing."""
+    return None if end.value is None else {"value": end.value}
+
+
+async def part(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
+    """Pay once, and return what has come of it."""
+    notes = Notes(ctx)
+    await notes.call("1", "look.up")
+    await ctx.sleep(HELD_S)
+    await notes.call("3", "pay.out")
+    return notes.told(str(trigger.payload["key"]))
+
+
+async def asking(ctx: FunctionContext, trigger: Trigger) -> ConvergeResult:
+    """Pay if people want it."""
+    notes, key = Notes(ctx), str(trigger.payload["key"])
+    if await ctx.approval({"part": key}, expires_s=15, on_expiry="approve"):
+        await notes.call("2", "pay.out")
+    return notes.told(key)
+
+
+FUNCTIONS: Final = (branching, letters, pages, persists, divides)
+"""Each is fired by an event that is called like it."""
 
 
 def callers() -> Iterator[Actor]:
-    """Yield the actor."""
+    """Yield the actors."""
     caller = Actor(ACTOR, max_concurrent_episodes=2)
     for function in FUNCTIONS:
         watch_for(caller, function.__name__, function)  # type: ignore[arg-type]
     yield caller
+    helper = Actor(HELPER, max_concurrent_episodes=2)
+    watch_for(helper, "part", part, on=manual())  # type: ignore[arg-type]
+    watch_for(helper, "asking", asking, on=manual())  # type: ignore[arg-type]
+    yield helper
 
 
 _DONE: Final = ("done", "")
@@ -169,8 +220,19 @@ ENDS: Final = {
     "letters": {_DONE, ("failed", "outcome_unknown")},
     "pages": {_DONE},
     "persists": {_DONE, _CANCELED},
+    "divides": {_DONE},
+    "part": {_DONE},
+    "asking": {_DONE, _CANCELED},
 }
 """Expectation → how its episodes may end."""
 
-PAID: Final = {"branching": (2, 3), "letters": (0, 0), "pages": (PAGES, PAGES), "persists": (0, 0)}
+PAID: Final = {
+    "branching": (2, 3),
+    "letters": (0, 0),
+    "pages": (PAGES, PAGES),
+    "persists": (0, 0),
+    "divides": (0, 0),
+    "part": (1, 1),
+    "asking": (0, 1),
+}
 """Expectation → how often one that is done has paid, at least and at most."""

@@ -59,7 +59,10 @@ EVENTS: Final[Mapping[Theme, tuple[Sequence[str], int]]] = {
     Theme.OUTPUTS: (("sim.send", "sim.gated", "sim.inline", "sim.send_turn"), 7),
     Theme.WORKFLOWS: (("sim.flow", "sim.flow", "sim.fan", "sim.saga", "sim.outer"), 4),
     Theme.DEFINITIONS: ((defining.EVENT,), 12),
-    Theme.FUNCTIONS: (("sim.branching", "sim.letters", "sim.pages", "sim.persists"), 7),
+    Theme.FUNCTIONS: (
+        ("sim.branching", "sim.letters", "sim.pages", "sim.persists", "sim.divides", "sim.divides"),
+        7,
+    ),
 }
 """Theme → its events, and how many of them there are at most."""
 

@@ -41,7 +41,17 @@ from streams.model.triggers import EventTrigger
 from streams.ports.domain_events import HOPS_MAX
 from streams.ports.log import Recorded
 from streams.wire.messages import HOPS_HEADER
-from tests.simulation import blocks, deliveries, editions, flows, limits, paths, turns, wakings
+from tests.simulation import (
+    blocks,
+    children,
+    deliveries,
+    editions,
+    flows,
+    limits,
+    paths,
+    turns,
+    wakings,
+)
 from tests.simulation.actors import ENDS, SECRET
 from tests.simulation.calling import POKE
 from tests.simulation.evidence import Breaches, Evidence, Life, identity, payload_of
@@ -148,12 +158,20 @@ def _claimed(life: Life, record: Recorded, start: EpisodeStarted, newest: int) -
 def _is_by_anybody(first: LogEvent, record: Recorded) -> bool:
     """Return whether a commit calls an episode off, or answers what it waits for."""
     is_end = isinstance(first, EpisodeFinished) and first.status is EndStatus.CANCELED
-    return is_end or isinstance(record.commit.events[-1], EpisodeResolved)
+    return is_end or _is_answer(record)
+
+
+def _is_answer(record: Recorded) -> bool:
+    """Return whether a commit has what an episode waits for, or the ends of some children."""
+    last = record.commit.events[-1]
+    return isinstance(last, EpisodeResolved) or (
+        isinstance(last, StepRecorded) and last.child is not None
+    )
 
 
 def _by_anybody(life: Life, record: Recorded, writer_ids: Sequence[str]) -> Breaches:
     """What is called off does not go on; and nobody has what waits until it is answered."""
-    if isinstance(record.commit.events[-1], EpisodeResolved):
+    if _is_answer(record):
         if writer_ids[-1] != NOBODY:
             yield f"{life.id}@{record.seq}: answered while {writer_ids[-1]} has it"
     elif record is not life.records[-1]:
@@ -247,7 +265,7 @@ def i3_results_are_folded_once_and_as_recorded(evidence: Evidence) -> Breaches:
             for placed in life.of(StepRecorded)
             if not anew or placed.seq > anew[-1]
         ]
-        total = sum(result.get("value", 0) for result in results if isinstance(result, dict))
+        total = sum(result.get("value") or 0 for result in results if isinstance(result, dict))
         said = unraw(converged.classification)
         if said is not None and said["total"] != total:
             yield f"{life.id} converged on {said}, its steps say {total}"
@@ -482,6 +500,7 @@ ALL: Final = (
     *limits.INVARIANTS,
     *turns.INVARIANTS,
     *blocks.INVARIANTS,
+    *children.INVARIANTS,
     *deliveries.INVARIANTS,
     *flows.INVARIANTS,
     *editions.INVARIANTS,

@@ -31,7 +31,7 @@ def functional(evidence: Evidence) -> Iterator[Life]:
 
 
 def is_functional(life: Life) -> bool:
-    return life.opened.actor_id == calling.ACTOR
+    return life.opened.actor_id in calling.ACTORS
 
 
 def path_of(call: Call) -> str:
@@ -132,7 +132,9 @@ def each_path_is_fed_with_its_own_record(evidence: Evidence) -> Breaches:
         recorded = {}
         for step in (placed.event for placed in life.of(StepRecorded)):
             result = unraw(step.result)
-            if not step.path.startswith(CHANGED) and isinstance(result, dict) and "value" in result:
+            if step.path.startswith(CHANGED) or not isinstance(result, dict):
+                continue
+            if result.get("value") is not None:
                 recorded[attempt_at(step.path)[0]] = result["value"]
         said = unraw(life.converged.classification)
         if said["heard"] != recorded:

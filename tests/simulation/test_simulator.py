@@ -22,6 +22,7 @@ from streams.model.events import (
     WorkflowEvent,
 )
 from streams.model.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
+from tests.simulation import children
 from tests.simulation.blocks import waits
 from tests.simulation.conftest import FIRST, MANY
 from tests.simulation.defining import EXPECTATION
@@ -102,6 +103,11 @@ def test_instances_of_workflows_wait_for_one_another_and_replace_one_another(his
 def test_episodes_are_taken_over(histories):
     taken_over = [life for life in all_lives(histories) if len(life.of(EpisodeStarted)) > 1]
     assert len(taken_over) > len(histories) / 2
+
+
+def test_episodes_start_others_and_wait_for_them(histories):
+    ends = [each for life in all_lives(histories) for each in children.ended(life)]
+    assert len(ends) > some(20)
 
 
 RARE = {"attempts_exhausted", "outcome_unknown"}
