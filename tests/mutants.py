@@ -7889,6 +7889,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_writer.py",
     ),
     Mutant(
+        "newer-write-not-forgotten",
+        "a write that a branch began is not forgotten by who waited for the last",
+        always,
+        "tests/engine/episodes/test_writer.py",
+    ),
+    Mutant(
         "branches-write-in-turn",
         "functions: branches do not write over each other",
         becomes("await ($value)._write_pending()"),

@@ -93,11 +93,13 @@ class JournalWriter:
             Busy, LeaseLost: before the fence, the claim could not be made or relied on.
             TooLarge: an event does not fit in one message.
         """
-        if self._writing is None:
+        writing = self._writing
+        if writing is None:
             self._not_soon()
             await self._write()
-        else:
-            await asyncio.shield(self._writing)
+            return
+        await asyncio.shield(writing)
+        if self._writing is writing:  # guard: newer-write-not-forgotten
             self._writing = None
 
     def check_newest(self, newest: Recorded | None) -> None:

@@ -350,6 +350,26 @@ async def test_a_closed_scribe_writes_no_more(ports, held, journal):
     assert await commits(ports, journal) == [[EpisodeOpened]]
 
 
+async def test_a_closed_scribe_leaves_no_write_that_began_as_others_were_told_of_the_last(
+    ports, held, journal
+):
+    """A branch may record more between the end of a write and the turn of who waits for it."""
+    journal.record(begin)
+    await turned()
+    waits = asyncio.create_task(journal.barrier())
+    held.open.set()
+    while not journal._writing.done():
+        await asyncio.sleep(0)
+    held.open.clear()
+    journal.record(step())
+    await waits
+    await turned()
+    assert held.in_flight == 1
+    await journal.close()
+    assert held.in_flight == 0
+    assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted]]
+
+
 async def test_what_is_stored_and_not_yet_answered_is_no_other_owners(ports, held, journal):
     """A branch may look at the journal while another one's append is under way."""
     held.stores_before = True
