@@ -13,6 +13,7 @@
 | `errands.py` | what the world and its people do for the themes |
 | `flowing.py` | the workflows, and the actors of their steps |
 | `calling.py` | the actors whose strategies are functions |
+| `deploying.py` | the actor whose code differs between nodes |
 | `defining.py` | an actor that is data, and people who change it |
 | `deciders.py` | people who see to instances of workflows |
 | `rows.py` | the read model in a dict, behind a fenced checkpoint |
@@ -25,6 +26,7 @@
 | `flows.py` | the same, of instances of workflows |
 | `paths.py` | the same, of episodes by functions |
 | `children.py` | the same, of episodes that others start |
+| `parked.py` | the same, of episodes that wait for other code |
 | `editions.py` | the same, of an actor that is data |
 | `rest.py` | whether anything is left to do in a world |
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tests.simulation import calling, defining, flowing, wakeful
+from tests.simulation import calling, defining, deploying, flowing, wakeful
 from tests.simulation.outside import TOOL_S_MAX, Outside
 from tests.simulation.receivers import routes
 from tests.simulation.strategies import (
@@ -136,9 +136,11 @@ def simulated_app(outside: Outside, programme: Programme) -> App:
         "mail": SimTool("mail", outside, effect=True),
         "shop": Shop("shop", outside, programme),
     }
-    if Theme.FUNCTIONS in programme.themes:
-        tools |= calling.tools_in(outside)
     themed = [actor for theme in programme.in_order for actor in wakeful.ACTORS[theme]()]
+    if Theme.FUNCTIONS in programme.themes:
+        old = deploying.is_old(outside.wire.life)
+        tools |= {**calling.tools_in(outside), **deploying.tools_in(outside, old=old)}
+        themed += deploying.actors(old=old)
     has_flows = Theme.WORKFLOWS in programme.themes
     return App(
         actors=[watch, duty, *themed],

@@ -68,11 +68,11 @@ class Waited(msgspec.Struct, frozen=True):
 
 
 def waits(evidence: Evidence) -> Iterator[Waited]:
-    """Yield every time that an episode has waited; for children, in `children.py`."""
+    """Yield every time that an episode has waited, but for children and for other code."""
     for life in evidence.lives.values():
         ends = [*life.of(EpisodeResolved), *life.of(EpisodeFinished)]
         for block in life.of(EpisodeBlocked):
-            if block.event.for_children:
+            if block.event.for_children or block.event.parked is not None:
                 continue
             yield Waited(life, block, next((end for end in ends if end.seq > block.seq), None))
 

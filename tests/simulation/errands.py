@@ -60,7 +60,16 @@ EVENTS: Final[Mapping[Theme, tuple[Sequence[str], int]]] = {
     Theme.WORKFLOWS: (("sim.flow", "sim.flow", "sim.fan", "sim.saga", "sim.outer"), 4),
     Theme.DEFINITIONS: ((defining.EVENT,), 12),
     Theme.FUNCTIONS: (
-        ("sim.branching", "sim.letters", "sim.pages", "sim.persists", "sim.divides", "sim.divides"),
+        (
+            "sim.branching",
+            "sim.letters",
+            "sim.pages",
+            "sim.persists",
+            "sim.divides",
+            "sim.divides",
+            "sim.renamed",
+            "sim.lacks",
+        ),
         7,
     ),
 }

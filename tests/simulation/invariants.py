@@ -48,12 +48,14 @@ from tests.simulation import (
     editions,
     flows,
     limits,
+    parked,
     paths,
     turns,
     wakings,
 )
 from tests.simulation.actors import ENDS, SECRET
 from tests.simulation.calling import POKE
+from tests.simulation.deploying import SEND
 from tests.simulation.evidence import Breaches, Evidence, Life, identity, payload_of
 from tests.simulation.outside import Call
 from tests.simulation.rows import folded
@@ -447,7 +449,11 @@ def no_secret_is_kept(evidence: Evidence) -> Breaches:
             shown = step.kind is StepKind.TOOL_CALL and not step.error_class
             if SECRET.encode() in bytes(step.args) + bytes(step.result_shown):
                 yield f"{life.id}@{placed.seq}: shows a secret"
-            if shown and step.tool_name != POKE and bytes(step.result_shown) != b'"***"':
+            if (
+                shown
+                and step.tool_name not in {POKE, SEND}
+                and bytes(step.result_shown) != b'"***"'
+            ):
                 yield f"{life.id}@{placed.seq}: shows {bytes(step.result_shown)!r}"
     for place, row in evidence.history.rows.tables.items():
         if SECRET in str(row):
@@ -505,6 +511,7 @@ ALL: Final = (
     *flows.INVARIANTS,
     *editions.INVARIANTS,
     *paths.INVARIANTS,
+    *parked.INVARIANTS,
 )
 
 

@@ -17,10 +17,12 @@ from engine.functions.history import CHANGED
 from engine.operations.replay import replay
 from streams.json import unraw
 from streams.model.events import EpisodeStarted, StepAnnounced, StepRecorded
-from tests.simulation import calling
+from tests.simulation import calling, deploying
 from tests.simulation.evidence import Breaches, Evidence, Life, Placed, episode_id_of, readable
 from tests.simulation.outside import Call, Ledger, Outside
 from vigil import App
+
+PAID: Final = {**calling.PAID, **dict.fromkeys(deploying.EXPECTATIONS, (1, 1))}
 
 EFFECTS: Final = frozenset({"pay", "mail", "poke"})
 
@@ -31,7 +33,7 @@ def functional(evidence: Evidence) -> Iterator[Life]:
 
 
 def is_functional(life: Life) -> bool:
-    return life.opened.actor_id in calling.ACTORS
+    return life.opened.actor_id in {*calling.ACTORS, deploying.ACTOR}
 
 
 def path_of(call: Call) -> str:
@@ -118,7 +120,7 @@ def the_outside_has_each_payment_once(evidence: Evidence) -> Breaches:
         if call.tool == "pay":
             paid[life.id].add(call.key)
     for life in functional(evidence):
-        least, most = calling.PAID[life.opened.expectation_id]
+        least, most = PAID[life.opened.expectation_id]
         is_done = life.finished is not None and life.finished.status.value == "done"
         if len(paid[life.id]) > most or (is_done and len(paid[life.id]) < least):
             yield f"{life.id}: paid under {paid[life.id]}"
@@ -149,20 +151,30 @@ def a_replay_goes_the_way_that_was_recorded(evidence: Evidence) -> Breaches:
 async def _replayed(lives: Sequence[Life]) -> list[str]:
     found = []
     for life in lives:
-        try:
-            await replay(life.records, _APP)
-        except (EpisodeFailed, NondeterministicReplay) as error:
-            found.append(f"{life.id}: {error!r}")
+        differ = [error for app in _APPS if (error := await _how_it_differs(life, app))]
+        if len(differ) == len(_APPS):
+            found.append(f"{life.id}: {differ[0]!r}")
     return found
 
 
-def _app() -> App:
+async def _how_it_differs(life: Life, app: App) -> Exception | None:
+    try:
+        await replay(life.records, app)
+    except (EpisodeFailed, NondeterministicReplay) as error:
+        return error
+    return None
+
+
+def _app(*, old: bool) -> App:
     """Return an app whose tools are not called."""
     nowhere = Outside(wire=None, ledger=Ledger())  # type: ignore[arg-type]
-    return App(actors=list(calling.callers()), tools=calling.tools_in(nowhere))
+    return App(
+        actors=[*calling.callers(), *deploying.actors(old=old)],
+        tools={**calling.tools_in(nowhere), **deploying.tools_in(nowhere, old=old)},
+    )
 
 
-_APP: Final = _app()
+_APPS: Final = [_app(old=True), _app(old=False)]
 
 INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     an_event_has_the_episode_that_its_function_promises,

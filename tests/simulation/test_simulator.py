@@ -22,7 +22,7 @@ from streams.model.events import (
     WorkflowEvent,
 )
 from streams.model.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
-from tests.simulation import children
+from tests.simulation import children, parked
 from tests.simulation.blocks import waits
 from tests.simulation.conftest import FIRST, MANY
 from tests.simulation.defining import EXPECTATION
@@ -108,6 +108,11 @@ def test_episodes_are_taken_over(histories):
 def test_episodes_start_others_and_wait_for_them(histories):
     ends = [each for life in all_lives(histories) for each in children.ended(life)]
     assert len(ends) > some(20)
+
+
+def test_episodes_are_parked_and_go_on(histories):
+    found = [life for history in histories for life in parked.parked(Evidence(history))]
+    assert len(found) >= some(3)
 
 
 RARE = {"attempts_exhausted", "outcome_unknown"}

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tests.simulation import asking, calling, flowing, sending
+from tests.simulation import asking, calling, deploying, flowing, sending
 from tests.simulation.strategies import Plan, Quiet, Sum, watch_for
 from tests.simulation.themes import Theme
 from vigil import (
@@ -191,5 +191,6 @@ ENDS: Final = {
     **sending.ENDS,
     **flowing.ENDS,
     **calling.ENDS,
+    **deploying.ENDS,
 }
 """Expectation → how its episodes may end."""
