@@ -19,7 +19,7 @@ from streams.model.triggers import Budget
 from tests.engine.functions.stage import Ledger, app_of, middle, play, resume
 from tests.engine.stage import CLOCK, Counter
 
-TIMEOUT_S = 0.05
+TIMEOUT_S = 0.4
 
 
 async def hang(args, ctx):

@@ -287,7 +287,7 @@ async def test_a_dry_run_does_not_pause():
 async def test_a_timeout_of_the_functions_own_ends_the_attempts_in_a_pause():
     async def waits_little(ctx, trigger):
         try:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(0.4):
                 await ctx.call("fetch", url="/")
         except TimeoutError:
             return ConvergeResult(summary="went on")
