@@ -102,9 +102,11 @@ def an_effect_is_announced_before_it_happens(evidence: Evidence) -> Breaches:
 
 
 def a_path_has_one_key(evidence: Evidence) -> Breaches:
+    """But for a read that was not recorded, where the other code makes another call."""
     keys: dict[tuple[str, str], set[str]] = defaultdict(set)
     for life, call in calls_of(evidence):
-        keys[life.id, path_of(call)].add(call.key)
+        if life.opened.actor_id != deploying.ACTOR or call.tool in EFFECTS:
+            keys[life.id, path_of(call)].add(call.key)
     yield from (f"{place}: {used}" for place, used in keys.items() if len(used) > 1)
 
 
