@@ -102,7 +102,7 @@ SYNC_CLIENT: Final = "tests/client/test_sync.py"
 
 CONNECTIONS: Final = "tests/client/test_connections.py"
 
-MISTAKES: Final = "tests/vigil/test_mistakes.py"
+MISTAKES: Final = "tests/mistakes/test_declaring.py"
 
 TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
 

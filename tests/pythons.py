@@ -27,7 +27,7 @@ PATHS: Final = (
     "tests/testing",
     "tests/client",
     "tests/vigil/test_checking.py",
-    "tests/vigil/test_mistakes.py",
+    "tests/mistakes/test_declaring.py",
     "tests/vigil/test_wheel.py",
 )
 """What is run by default; about 3 minutes for each Python on two cores."""
