@@ -65,8 +65,8 @@ def shadowing_in(folder: str) -> str:
 
 def _problem(name: str, place: str) -> str:
     return (
-        f"{place} hides Vigil's own package {name!r}: "
-        "rename it, or run from a folder that has nothing of that name"
+        f"{place} hides Vigil's own package {name!r}: rename it, such as to my_{name}, move it into"
+        " a package of your own, or run from a folder that has nothing of that name"
     )
 
 

@@ -38,13 +38,11 @@ from engine.app.function_tool import Tools, checked_tools
 from engine.app.strategy import Enrich, Function, Strategy, StrategyFunction, code_of
 from engine.app.tools import OF_THE_ENGINE, Synthesizer, Tool, problem_of_overrides
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
-from engine.errors import DeclarationError
-from engine.validation import near
-from streams.errors import BadName
+from engine.errors import BadRequest, DeclarationError
+from engine.validation import check_name, near
 from streams.model.foreign_streams import ForeignStream
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Overlap, Overrides
-from streams.tokens import name as checked_name
 
 ATTEMPTS_MAX: Final = 3
 """Crashes that end an episode, by default."""
@@ -323,7 +321,7 @@ def contradiction(expectation: Expectation) -> tuple[str, str] | None:
     """Return an option that cannot work together with the others, and why; or None."""
     wait_s, calm_s = expectation.max_wait_s, expectation.debounce_s
     if wait_s and not calm_s:
-        return "max_wait_s", "bounds debounce_s, and there is none"
+        return "max_wait_s", "bounds debounce_s, and there is none; set that, or leave it out"
     if wait_s and wait_s < calm_s:
         return "max_wait_s", f"{wait_s:g} is less than debounce_s={calm_s:g}"
     if expectation.concurrency != 1 and not expectation.concurrency_key:
@@ -497,9 +495,9 @@ class Actor:
         Raises `DeclarationError` if a value cannot work; the message names it.
         """
         try:
-            checked_name(id, of="actor id")
-        except (BadName, TypeError) as error:
-            raise DeclarationError(actor=str(id), field="id", problem=str(error)) from error
+            check_name("id", id)
+        except BadRequest as error:
+            raise DeclarationError(actor=str(id), field="id", problem=error.problem) from error
         check = Check(id)
         values = {
             "id": id,

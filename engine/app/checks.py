@@ -21,13 +21,12 @@ from engine.app.strategy import (
     state_type,
 )
 from engine.app.triggers import On, Sources, sources_of
-from engine.errors import DeclarationError
-from engine.validation import is_whole, problem_of_path
+from engine.errors import BadRequest, DeclarationError
+from engine.validation import check_name, is_whole, problem_of_path
 from streams.errors import BadName
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget
 from streams.subjects import Stack
-from streams.tokens import name as checked_name
 
 Scope: TypeAlias = Literal["cluster", "node"]
 """Who shares a breaker: all nodes, or the episodes of one."""
@@ -216,11 +215,11 @@ class Check:
     def name(self, name: str, *, taken: Mapping[str, object]) -> None:
         """Check the name of an expectation beside those that are `taken`."""
         try:
-            checked_name(name, of="expectation")
-        except (BadName, TypeError) as error:
-            raise self.refuse("name", str(error), error) from error
+            check_name("name", name)
+        except BadRequest as error:
+            raise self.refuse("name", error.problem, error) from error
         if name in taken:
-            raise self.refuse("name", "declared twice")
+            raise self.refuse("name", "declared twice; give one of them another name")
 
     def stacks(self, field_: str, given: object, *, most: int) -> tuple[str, ...]:
         """Return the names of stacks; none if there is no list."""

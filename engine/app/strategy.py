@@ -358,7 +358,8 @@ def problem_of_function(candidate: object) -> str | None:
     if inspect.isasyncgenfunction(candidate):
         return "it has `yield`; return all that it finds, in a list"
     if not inspect.iscoroutinefunction(candidate):
-        return f"{candidate!r} is not `async def name(ctx, trigger)`"
+        name = getattr(candidate, "__qualname__", repr(candidate))
+        return f"{name} is not `async def name(ctx, trigger)`; make it async"
     try:
         inspect.signature(candidate).bind(None, None)
     except TypeError:

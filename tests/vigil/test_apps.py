@@ -46,7 +46,7 @@ def test_an_app_in_the_current_folder_is_found():
         ("wath:app", "no module named 'wath' in /"),
         ("watch.deeper:app", "no module named 'watch.deeper'"),
         ("watch:ap", "there is no 'ap' in watch, which is /.*/watch.py"),
-        ("watch:not_an_app", "is a int, not an App"),
+        ("watch:not_an_app", "is of the type 'int', not an App"),
         ("wrong:app", "is not an Actor"),
         ("deaf:app", "--app deaf:app: deaf.py:2: Webhook: url: not a URL"),
         ("vague:app", "--app vague:app: vague.py:2: actor_id: none is given"),

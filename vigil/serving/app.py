@@ -55,8 +55,8 @@ def load(name: str, *, option: str = "--app") -> App:
         raise Mistake(f"{said}: there is no {attribute!r} in {place}")
     found = getattr(module, attribute)
     if not isinstance(found, App):
-        what = f"a {type(found).__name__}, not an App"
-        raise Mistake(f"{said}: {attribute!r} in {module.__file__} is {what}")
+        what = f"{type(found).__name__!r}, not an App"
+        raise Mistake(f"{said}: {attribute!r} in {module.__file__} is of the type {what}")
     return found
 
 

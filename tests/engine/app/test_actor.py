@@ -403,7 +403,7 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"recovery": ["resume"]}, "recovery", "['resume'] is not one of"),
         ({"state_schema": StateSchema(version="2")}, "state_schema", "version '2' is not a whole"),
         ({"on": EventSource(names=5)}, "on", "names=5"),
-        ({"name": 7}, "name", "expected string"),
+        ({"name": 7}, "name", "7 is not a name"),
         ({"budget": Budget(tokens=None)}, "budget", "tokens=None is not a whole number"),
         ({"budget": Budget(wall_s=True)}, "budget", "wall_s=True is not a number of seconds"),
         ({"description": 7}, "description", "7 is not text"),
