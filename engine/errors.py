@@ -216,6 +216,12 @@ class StrategyError(EngineError, ValueError):
     error_class: ClassVar[str] = "strategy_error"
     """Recorded with the failed episode."""
 
+    def __init__(self, problem: str, *, place: str = "") -> None:
+        """Create the error; `place` is the user's line that it is about, if that is known."""
+        super().__init__(f"{problem} ({place})" if place else problem)
+        self.place = place
+        """Such as `checks.py:12, in disk`; empty: the line that raised it."""
+
 
 class BadInput(StrategyError):
     """`input`, `when` or `for_each` of a step raised, or returned a value that no step can use."""

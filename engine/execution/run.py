@@ -49,6 +49,7 @@ from engine.findings.apply import FindingApplier, log_raised
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.runtime.context import ActorContext
 from engine.runtime.store import Contended
+from engine.usercode.leavable import NOT_THE_USERS
 from engine.waits import parked
 from engine.waits.handle import WaitRegistry
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
@@ -500,7 +501,8 @@ def _line_of(detail: str) -> dict[str, str]:
     frames = _FRAME.findall(detail)
     if not frames:
         return {}
-    file, line, function = frames[-1]
+    own = [each for each in frames if not each[0].startswith(NOT_THE_USERS)]
+    file, line, function = (own or frames)[-1]  # guard: users-line-logged
     return {"at": f"{Path(file).name}:{line}, in {function}"}
 
 

@@ -107,8 +107,7 @@ def check_run(run: Run) -> None:
     """Raise `InvalidAction` if the caller is in a function, but not in its run `run`."""
     branch = _CURRENT.get(None)
     if branch is not None and branch.run is not run:  # guard: foreign-ctx-refused
-        place = place_of_call()
-        raise InvalidAction(f"{OF_ANOTHER_RUN} ({place})" if place else OF_ANOTHER_RUN)
+        raise InvalidAction(OF_ANOTHER_RUN, place=place_of_call())
 
 
 def current() -> Branch | None:
@@ -116,6 +115,11 @@ def current() -> Branch | None:
     branch = _CURRENT.get(None)
     # guard: call-in-own-task-refused
     return branch if branch is not None and branch.task is _task() else None
+
+
+def is_in_task() -> bool:
+    """Return whether the caller is in a task, and not in a thread."""
+    return _task() is not None
 
 
 def _task() -> asyncio.Task[Any] | None:

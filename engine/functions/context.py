@@ -151,6 +151,12 @@ class FunctionContext(Gathers):
     returns without having awaited one fails as `invalid_action`.
     """
 
+    INSTEAD: Final = {
+        name: f"await ctx.report({name}(…)), or return {name}(…)"
+        for name in ("raise_finding", "update_finding", "clear_finding")
+    }
+    """What is to be written instead of what there is not."""
+
     def __init__(
         self,
         run: StrategyRun,

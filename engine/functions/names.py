@@ -46,9 +46,6 @@ _PROPOSING: Final[frozenset[Callable[..., object]]] = frozenset({output, propose
 _OURS: Final = frozenset({"engine", "streams", "vigil"})
 """The packages whose functions are held to their arguments."""
 
-_REPORTED: Final = frozenset({"raise_finding", "update_finding", "clear_finding"})
-"""Functions that make what `ctx.report` takes."""
-
 _Unknown: TypeAlias = tuple[str, str]
 """A name that does not exist, and those that do."""
 
@@ -79,8 +76,8 @@ def _unknown(
     called = value_of(call.func, source.function)
     method = _method(call.func, ctx)
     if method and not hasattr(FunctionContext, method):  # guard: method-of-ctx-exists
-        hint = f"ctx.report({method}(…))" if method in _REPORTED else ""
-        yield ast.unparse(call.func), hint or near(method, _public(FunctionContext))
+        instead = FunctionContext.INSTEAD.get(method)
+        yield ast.unparse(call.func), instead or near(method, _public(FunctionContext))
     elif misfit := _misfit(call, called, method):  # guard: arguments-of-ours-exist
         yield f"{ast.unparse(call.func)}(…)", misfit
     elif called in _RAISING:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from engine import validation
@@ -43,8 +42,6 @@ from streams.model.triggers import Trigger
 
 INIT: Final = "init"
 """Phase of the state that `Strategy.init` returned."""
-
-_encoder: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,9 @@ class StrategyLoop:
 
     async def _first_state(self, trigger: Trigger) -> Any:  # noqa: ANN401 - a strategy's own
         if self.checkpoint is None:
-            return await _free(self.strategy.init, self.view, trigger)
+            first = await _free(self.strategy.init, self.view, trigger)
+            self._check(first, "init")  # guard: unstorable-first-state-told
+            return first
         expectation, version = self.expectation, self.checkpoint.schema_version
         schema = expectation.state_schema
         migrated = await call(migrate, self.checkpoint.state, schema, version=version)
@@ -132,12 +131,16 @@ class StrategyLoop:
         if new is None and state is not None:  # guard: strategy-returns-state
             what = "handle_result() returned None; return the state"
             raise EpisodeFailed(InvalidResult.error_class, what)
-        try:
-            # guard: unstorable-state-told
-            _encoder.encode(new)  # Before it must be stored, so that it is told at once.
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise EpisodeFailed(Unencodable.error_class, f"state: {error}") from error
+        self._check(new, "handle_result")  # guard: unstorable-state-told
         return new
+
+    def _check(self, state: object, method: str) -> None:
+        """Refuse a state that cannot be stored, before it must be, so that it is told at once."""
+        try:
+            validation.encode(state, what="state", bytes_max=None)
+        except Unencodable as error:
+            told = f"{error}; {type(self.strategy).__qualname__}.{method}() returned it"
+            raise EpisodeFailed(error.error_class, told) from error
 
     async def _converge(self, state: object, ctx: Context) -> ConvergeResult:
         result = await _free(self.strategy.converge, state, replace(ctx, findings=self.findings))

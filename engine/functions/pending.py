@@ -34,19 +34,22 @@ class PendingCall(Coroutine[Any, Any, T]):
     @property
     def problem(self) -> str:
         """What to tell of it if nobody awaits it."""
-        at = f" ({self.place})" if self.place else ""
-        return f"{self._name}(…) is not awaited; write await {self._name}(…){at}"
+        return str(self._refused())
+
+    def _refused(self) -> InvalidAction:
+        problem = f"{self._name}(…) is not awaited; write await {self._name}(…)"
+        return InvalidAction(problem, place=self.place)
 
     def __bool__(self) -> Literal[True]:
         """Raise `InvalidAction`: only the result of a call can be true or false."""
-        raise InvalidAction(self.problem)  # guard: unawaited-has-no-truth
+        raise self._refused()  # guard: unawaited-has-no-truth
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
         """Raise `AttributeError`: only the result of a call has anything."""
         raise AttributeError(self.problem, name=name)
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise InvalidAction(self.problem)  # guard: unawaited-has-no-value
+        raise self._refused()  # guard: unawaited-has-no-value
 
     __getitem__ = __iter__ = __len__ = __contains__ = __float__ = __int__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse

@@ -7,6 +7,8 @@ import inspect
 from pathlib import Path
 from typing import Final
 
+from engine.usercode.leavable import NOT_THE_USERS
+
 _ENGINE: Final = str(Path(__file__).parents[1])
 """The folder whose frames are not the user's."""
 
@@ -29,7 +31,7 @@ def place_of_error(error: BaseException) -> str:
     place, trace = "", error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not code.co_filename.startswith((_ENGINE, _LOOP)):
+        if not code.co_filename.startswith(NOT_THE_USERS):
             place = f"{Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name}"
         trace = trace.tb_next
     return place

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from engine import validation
@@ -47,6 +48,7 @@ from engine.errors import (
     Interrupted,
     InvalidAction,
     ReplayDiffers,
+    StrategyError,
 )
 from engine.functions.branch import (
     BRANCHES_MAX,
@@ -55,6 +57,7 @@ from engine.functions.branch import (
     check_run,
     current,
     enter,
+    is_in_task,
     watch_generators,
 )
 from engine.functions.history import CHANGED, REFUSED, History
@@ -75,6 +78,8 @@ STRAY: Final = (
     " cannot be replayed; use ctx.gather(…), or contextlib.aclosing(…)"
 )
 
+LATE: Final = "a call after the end of its function, in a task of its own, which ends here"
+
 TURNS_TO_END: Final = 3
 """How many turns of the event loop an async generator that was left takes to come to its `finally`:
 one to note it, one to make a task, one to run it."""
@@ -85,6 +90,8 @@ Taken: TypeAlias = StepRecorded | Performed
 """A step with its result: as the journal has it, or as it was just done."""
 
 T = TypeVar("T")
+
+log = structlog.get_logger("vigil.function")
 
 
 class LiveTurns(Protocol):
@@ -191,6 +198,10 @@ async def _called(function: Function, ctx: object, trigger: Trigger) -> object:
         ends = (failed.detail.rstrip(), f"({place})") if place else (failed.detail,)
         detail = " ".join(filter(None, ends))
         raise EpisodeFailed(failed.error_class, detail) from failed
+    except StrategyError as error:
+        place = "" if error.place else place_of_error(error)
+        told = f"{error} ({place})" if place else str(error)  # guard: refused-call-told-line
+        raise EpisodeFailed(error.error_class, told) from error
     finally:
         IN_STRATEGY.set(False)
 
@@ -241,12 +252,22 @@ class StrategyRun:
         self.has_left_generators = False
         self._stray = ""
         """What to tell of a call in a task of its own, which nobody may hear of otherwise."""
+        self._stray_at = ""
+        """Where the newest one was asked for."""
+        self._is_over = False
+        """Whether the function has ended, or was left."""
 
     async def to_the_end(self, ctx: object, trigger: Trigger) -> object | Rest:
         """Return what the function returns, or what the episode must wait for.
 
         Raises what ended it: `EpisodeFailed`, or what a turn raised.
         """
+        try:
+            return await self._returned(ctx, trigger)
+        finally:
+            self._is_over = True
+
+    async def _returned(self, ctx: object, trigger: Trigger) -> object | Rest:
         enter(self._root)
         returned: object = None
         try:
@@ -307,6 +328,8 @@ class StrategyRun:
         branch = current()
         if branch is not None:
             branch.place = made.place
+        else:
+            self._stray_at = made.place
 
     @property
     def other_values(self) -> str:
@@ -352,7 +375,7 @@ class StrategyRun:
         branch = await self._begin_call()
         path = branch.next_path()
         if problem := problem_of(action):  # guard: action-values-checked
-            raise InvalidAction(f"{problem} ({place_of_call() or branch.origin})")
+            raise InvalidAction(problem, place=place_of_call() or branch.origin)
         # guard: no-json-fails-at-line
         mark = fingerprint(action)  # Raises at the user's line.
         done: Taken | None = self._order.answer_alone(path, mark)
@@ -514,8 +537,7 @@ class StrategyRun:
         check_run(self)
         branch = current()
         if branch is None:
-            self._stray = f"{STRAY} ({place_of_call()})"
-            raise InvalidAction(STRAY)
+            raise self._stray_call(place_of_call() or self._stray_at)
         if self._scope.is_canceled:  # guard: caught-cancel-no-more-calls
             self._refusals += 1
             raise asyncio.CancelledError
@@ -523,6 +545,15 @@ class StrategyRun:
             self._refusals += 1
             raise Interrupted
         return branch
+
+    def _stray_call(self, place: str) -> BaseException:
+        """Return what to raise in a task or a thread of its own."""
+        if self._is_over and is_in_task():  # guard: late-call-told
+            log.warning(LATE, at=place, instead="await ctx.gather(…)")
+            return asyncio.CancelledError()
+        refused = InvalidAction(STRAY, place=place)
+        self._stray = str(refused)
+        return refused
 
     async def _begin_call(self) -> Branch:
         if self._refusals >= REFUSALS_MAX:  # guard: endless-caller-left

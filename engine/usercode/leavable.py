@@ -5,7 +5,7 @@ Code of users may catch whatever is to end it. Who runs it must go on all the sa
 
 from __future__ import annotations
 
-import asyncio
+import sysconfig
 import types
 from collections.abc import Awaitable, Coroutine, Generator, Iterator
 from contextlib import suppress
@@ -21,11 +21,12 @@ _LEAVE: Final = object()
 
 _OURS: Final = Path(__file__).parents[2]
 
-_NOT_THE_USERS: Final = (
+NOT_THE_USERS: Final = (
     *(f"{_OURS}/{package}/" for package in ("engine", "streams", "projections", "vigil")),
-    f"{Path(asyncio.__file__).parent}/",
+    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
+    "<frozen ",
 )
-"""How the files begin that are not the user's: ours, and those of the event loop."""
+"""How the files begin that are not the user's: ours, Python's, and what is installed."""
 
 CLEANUP_S: Final = 5.0
 """Longest that code of users may clean up after it was canceled, in seconds; then it is left."""
@@ -89,18 +90,15 @@ def close(work: Coroutine[Any, Any, Any]) -> None:
         work.close()
 
 
-def place_in(work: object, *, but: tuple[str, ...] = ()) -> str:
-    """Return the user's line that a coroutine waits at: `checks.py:12, in disk`; or nothing.
-
-    Files that begin as one of `but` are not the user's either.
-    """
+def place_in(work: object) -> str:
+    """Return the user's line that a coroutine waits at: `checks.py:12, in disk`; or nothing."""
     place = ""
     for each in awaited_by(work):
         frame = _frame_of(each)
         if frame is None:
             continue
         code = frame.f_code
-        if not code.co_filename.startswith((*_NOT_THE_USERS, *but)):
+        if not code.co_filename.startswith(NOT_THE_USERS):
             place = f"{Path(code.co_filename).name}:{frame.f_lineno}, in {code.co_name}"
     return place
 

@@ -12,6 +12,7 @@ import linecache
 import re
 import traceback
 from difflib import get_close_matches
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Final
 
@@ -23,9 +24,15 @@ _TOO_MANY: Final = re.compile(
     r"takes .*positional arguments? but .* given$|^Extra positional arguments"
 )
 
+_NOT_AWAITED: Final = re.compile(r"can't be used in 'await' expression$")
+
 _BY_NAME: Final = frozenset(
     {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 )
+
+
+INSTEAD: Final = "INSTEAD"
+"""The attribute of a class of ours that has what to write instead of a name that it lacks."""
 
 
 def meant(error: BaseException) -> str:
@@ -35,7 +42,12 @@ def meant(error: BaseException) -> str:
         return near(found[1], _arguments(_called(error.__traceback__)))
     if isinstance(error, TypeError) and _TOO_MANY.search(said):
         return "give them by name" if _arguments(_called(error.__traceback__)) else ""
+    if isinstance(error, TypeError) and _NOT_AWAITED.search(said):  # guard: needless-await-told
+        return "leave out `await`: the value is there at once"
     if type(error) is AttributeError and error.obj is not None:
+        # guard: instead-of-attribute-told
+        if instead := getattr(type(error.obj), INSTEAD, {}).get(error.name):
+            return f"write {instead}"
         there = [name for name in dir(error.obj) if not name.startswith("_")]
         like = get_close_matches(str(error.name), there, n=1)
         return f"did you mean {like[0]}?" if like and "Did you mean" not in said else ""
@@ -44,6 +56,8 @@ def meant(error: BaseException) -> str:
 
 def _arguments(called: object) -> list[str]:
     """Return the arguments that `called` takes by name."""
+    if isinstance(called, partial):  # guard: pending-call-arguments
+        called = called.func
     if not callable(called):
         return []
     try:

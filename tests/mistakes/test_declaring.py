@@ -64,7 +64,10 @@ DECLARED = {  # what is written: what is said
 CHECKED = {  # the body of a function: what is found, and what to write instead
     "Path('/etc/x').read_text()": ("….read_text()", "await ctx.call(…) of a tool"),
     "open('/etc/x')": ("io.open()", "await ctx.call(…) of a tool"),
-    "ctx.raise_finding('k')": ("ctx.raise_finding", "ctx.report(raise_finding(…))"),
+    "ctx.raise_finding('k')": (
+        "ctx.raise_finding",
+        "await ctx.report(raise_finding(…)), or return raise_finding(…)",
+    ),
     "ctx.aproval({})": ("ctx.aproval", "did you mean approval?"),
     "await ctx.wait('r', expires=3)": (
         "ctx.wait(…)",

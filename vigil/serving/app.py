@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 import structlog
 
@@ -19,17 +17,9 @@ from engine.functions.names import unknown_names
 from engine.functions.side_effects import overlapping
 from engine.functions.source import unreplayable
 from engine.usercode.call import hint_at
+from engine.usercode.leavable import NOT_THE_USERS
 from vigil.errors import Mistake
 from vigil.public import shadowing_in
-
-_OURS: Final = Path(__file__).parents[2]
-
-NOT_THE_USERS: Final = (
-    *(f"{_OURS}/{package}/" for package in ("engine", "streams", "projections", "vigil")),
-    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
-    "<frozen ",
-)
-"""How the files begin that are not the user's: ours, Python's, and what is installed."""
 
 log = structlog.get_logger("vigil.node")
 

@@ -15,7 +15,6 @@ import structlog
 
 from engine.usercode.leavable import place_in
 from vigil.errors import EXIT_UNCLEAN
-from vigil.serving.app import NOT_THE_USERS
 from vigil.serving.loop_watch import place_of
 
 EXIT_S: Final = 10.0
@@ -62,7 +61,7 @@ def _holders(loop: asyncio.AbstractEventLoop, loop_thread: int) -> Iterator[str]
     if place := place_of(frames.get(loop_thread)):
         yield place
     for task in _tasks(loop):
-        if place := place_in(task.get_coro(), but=NOT_THE_USERS):
+        if place := place_in(task.get_coro()):
             yield f"{place}, in {task.get_name()}"
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.main_thread():

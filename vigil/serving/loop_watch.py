@@ -23,9 +23,9 @@ from typing import Final
 
 import structlog
 
+from engine.usercode.leavable import NOT_THE_USERS
 from streams.clock import SystemClock
 from vigil.errors import EXIT_UNCLEAN
-from vigil.serving.app import NOT_THE_USERS
 
 BLOCKED_S: Final = 1.0
 """How long the loop may stand still before it is told, in seconds."""

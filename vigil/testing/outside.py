@@ -31,8 +31,8 @@ from typing import Any, Final
 from engine.app.app import App
 from engine.app.strategy import IN_STRATEGY
 from engine.functions.source import functions_of
+from engine.usercode.leavable import NOT_THE_USERS
 from streams.clock import Clock
-from vigil.serving.app import NOT_THE_USERS
 
 OPENED: Final[Mapping[str, tuple[str, int]]] = {
     "open": ("file", 0),
