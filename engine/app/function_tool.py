@@ -44,7 +44,7 @@ from engine.app.tools import (
 )
 from engine.errors import BadTool, CallFailed, DeclarationError, InvalidAction
 from engine.secrets import HIDDEN
-from engine.validation import is_whole
+from engine.validation import is_whole, near
 from streams.json import JsonObject
 
 P = ParamSpec("P")
@@ -202,6 +202,10 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
 
     def problem_of(self, args: JsonObject) -> str | None:
         """Return in one line why `args` do not fit the signature, or None."""
+        known = self.arguments.__struct_fields__
+        if stray := next((each for each in args if each not in known), ""):
+            told = f"{self.arguments.__name__}(): there is no argument {stray!r}"
+            return "; ".join(filter(None, (told, near(stray, known))))  # guard: stray-argument-told
         try:
             self._given(args)
         except msgspec.ValidationError as error:

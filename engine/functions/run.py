@@ -826,7 +826,7 @@ def _problem_of_branches(works: Sequence[object]) -> str | None:
         return f"gather: {len(works):,} branches, the limit is {CHILDREN_MAX:,} children"
     running = sum(not _only_waits(each) for each in works)  # guard: waiting-branches-not-counted
     if running > BRANCHES_MAX:
-        return f"gather: {running} branches, the limit is {BRANCHES_MAX}"
+        return f"gather: {running} branches, the limit is {BRANCHES_MAX}; gather fewer at a time"
     strays = [each for each in works if not inspect.isawaitable(each)]
     if strays:
         return f"gather: a {type(strays[0]).__name__} cannot be awaited; give it ctx.call(…)"

@@ -10,10 +10,14 @@ import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 import msgspec
+import structlog
 
 from engine import validation
 from engine.app.actions import ToolCall
@@ -46,6 +50,14 @@ KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 SHARED_BYTES_MAX: Final = 64 * 1024
 """Largest result that all nodes share: they share it in the gates, which are for small values."""
+
+
+_CHANGED: Final = frozenset(
+    {set, frozenset, tuple, bytes, datetime, date, time, timedelta, UUID, Decimal}
+)
+"""Types of results that are others as JSON: a list, or a text."""
+
+log = structlog.get_logger("vigil.usercode")
 
 
 class ToolCalls:
@@ -81,6 +93,7 @@ class ToolCalls:
             self._note(record, failed=failure.error_class in TROUBLE)
             raise
         self._note(record, failed=False)
+        record.tell_changed(result, f"{action.capability}.{action.action}")
         if key:
             await self._keep(record, key, validation.encode(result, what="result", bytes_max=None))
         return result
@@ -171,6 +184,22 @@ class _Record:
     results: dict[str, tuple[msgspec.Raw, float]] = field(default_factory=dict)
     """Key → result, and until when it holds; oldest first."""
     results_bytes: int = 0
+    has_told: bool = False
+    """Whether its author was told that its results are others as JSON."""
+
+    def tell_changed(self, result: object, name: str) -> None:
+        """Log, once, that a strategy gets something else than what the tool has returned."""
+        kind = type(result)
+        is_open = isinstance(self.tool, FunctionTool) and self.tool.returns is Any
+        if kind not in _CHANGED or not is_open or self.has_told:  # guard: changed-result-told
+            return
+        self.has_told = True
+        log.warning(
+            "a result is another value as JSON: say what the tool returns, to get that",
+            tool=name,
+            returned=kind.__name__,
+            instead=f"-> {kind.__name__}",
+        )
 
     def check_breaker(self, now_s: float) -> None:
         """Raise `ToolFailed` if the breaker is open; if it is half open, this call is the probe."""
