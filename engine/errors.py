@@ -35,12 +35,20 @@ Three errors can come from any function that awaits the log; a `Raises:` section
 
 from __future__ import annotations
 
+import inspect
 import re
+from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 import msgspec
 
 from streams.json import NOTHING
+
+_NOT_THE_USERS: Final = (
+    *(f"{Path(__file__).parents[1]}/{each}/" for each in ("engine", "streams", "vigil")),
+    "<",
+)
+"""How the files begin that declare nothing of the user's; Python makes methods in `<string>`."""
 
 _FRAMES: Final = re.compile(r"^(.*\n)?  File [^\n]*\n(  [^\n]*\n)*", re.DOTALL)
 """A traceback up to what was raised last."""
@@ -58,12 +66,23 @@ class EngineError(Exception):
     """Base of every error raised by `engine`."""
 
 
+def _note_line(error: EngineError) -> None:
+    """End the traceback of `error` with the user's line that is wrong, and what is wrong there."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        frame = frame.f_back
+    if frame is not None:
+        place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        error.add_note(f"{place}: {error}")  # guard: declared-line-noted
+
+
 class DeclarationError(EngineError, ValueError):
     """An actor, an expectation or an app is declared in a way that cannot work."""
 
     def __init__(self, *, actor: str, expectation: str = "", field: str, problem: str) -> None:
         place = f"actor {actor!r}" + (f", expectation {expectation!r}" if expectation else "")
         super().__init__(f"{place}: {field}: {problem}")
+        _note_line(self)
         self.actor = actor
         self.expectation = expectation
         self.field = field
@@ -111,6 +130,7 @@ class BadWorkflow(DeclarationError):
     def __init__(self, *, workflow: str, step: str = "", field: str, problem: str) -> None:
         place = f"workflow {workflow!r}" + (f", step {step!r}" if step else "")
         EngineError.__init__(self, f"{place}: {field}: {problem}")
+        _note_line(self)
         self.workflow = workflow
         self.step = step
         self.field = field
