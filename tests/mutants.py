@@ -102,7 +102,9 @@ SYNC_CLIENT: Final = "tests/client/test_sync.py"
 
 CONNECTIONS: Final = "tests/client/test_connections.py"
 
-MISTAKES: Final = "tests/mistakes/test_declaring.py"
+DECLARING: Final = "tests/mistakes/test_declaring.py"
+LOADING: Final = "tests/mistakes/test_loading.py"
+RUNNING: Final = "tests/mistakes/test_running.py"
 
 TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
 
@@ -7068,46 +7070,112 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_lapses.py",
     ),
     Mutant(
+        "needless-await-told",
+        "mistakes: an `await` of a value is told",
+        never,
+        RUNNING,
+    ),
+    Mutant(
+        "instead-of-attribute-told",
+        "mistakes: what to write instead of what ctx has not is told",
+        never,
+        RUNNING,
+    ),
+    Mutant(
+        "pending-call-arguments",
+        "mistakes: an argument that a call of ctx has not is told with the one that was meant",
+        never,
+        RUNNING,
+    ),
+    Mutant(
+        "refused-call-told-line",
+        "mistakes: a call that is refused is told with its line",
+        gives("''"),
+        RUNNING,
+    ),
+    Mutant(
+        "refused-turn-told-line",
+        "mistakes: a call that the engine refuses is told with its line",
+        never,
+        RUNNING,
+    ),
+    Mutant(
+        "late-call-told",
+        "mistakes: a call after the end of its function is told in one line",
+        never,
+        RUNNING,
+    ),
+    Mutant(
+        "users-line-logged",
+        "mistakes: a crash in what is installed is told with the user's line",
+        gives("frames[-1]"),
+        RUNNING,
+    ),
+    Mutant(
+        "changed-result-told",
+        "mistakes: a result that is another value as JSON is told",
+        always,
+        RUNNING,
+    ),
+    Mutant(
+        "stray-argument-told",
+        "mistakes: an argument that a tool has not is told with those it has",
+        dropped,
+        RUNNING,
+    ),
+    Mutant(
+        "unstorable-first-state-told",
+        "mistakes: a first state that cannot be stored is told at once",
+        dropped,
+        RUNNING,
+    ),
+    Mutant(
+        "declared-line-noted",
+        "mistakes: a traceback of a wrong declaration ends with its line",
+        dropped,
+        DECLARING,
+    ),
+    Mutant(
         "bare-decorator-told",
         "mistakes: a decorator without parentheses is told",
         never,
-        MISTAKES,
+        DECLARING,
     ),
     Mutant(
         "stray-option-told",
         "mistakes: an option that there is not is told, with the one that was meant",
         never,
-        MISTAKES,
+        DECLARING,
     ),
     Mutant(
         "state-is-no-strategy",
         "mistakes: a class that is no strategy is told",
         never,
-        MISTAKES,
+        DECLARING,
     ),
     Mutant(
         "method-of-ctx-exists",
         "mistakes: a method that ctx has not is found",
         never,
-        MISTAKES,
+        RUNNING,
     ),
     Mutant(
         "arguments-of-ours-exist",
         "mistakes: arguments that do not fit are found",
         never,
-        MISTAKES,
+        RUNNING,
     ),
     Mutant(
         "check-finds-files-read",
         "mistakes: a file that a function reads is found",
         dropped,
-        MISTAKES,
+        RUNNING,
     ),
     Mutant(
         "own-vigil-file-told",
         "mistakes: a file called vigil.py is told",
         becomes("PACKAGES"),
-        MISTAKES,
+        LOADING,
     ),
     Mutant(
         "meant-name-told",

@@ -28,6 +28,8 @@ PATHS: Final = (
     "tests/client",
     "tests/vigil/test_checking.py",
     "tests/mistakes/test_declaring.py",
+    "tests/mistakes/test_loading.py",
+    "tests/mistakes/test_running.py",
     "tests/vigil/test_wheel.py",
 )
 """What is run by default; about 3 minutes for each Python on two cores."""

@@ -199,11 +199,16 @@ async def _called(function: Function, ctx: object, trigger: Trigger) -> object:
         detail = " ".join(filter(None, ends))
         raise EpisodeFailed(failed.error_class, detail) from failed
     except StrategyError as error:
-        place = "" if error.place else place_of_error(error)
-        told = f"{error} ({place})" if place else str(error)  # guard: refused-call-told-line
-        raise EpisodeFailed(error.error_class, told) from error
+        place = place_of_error(error)  # guard: refused-call-told-line
+        raise _at(place, error) from error
     finally:
         IN_STRATEGY.set(False)
+
+
+def _at(place: str, error: StrategyError) -> EpisodeFailed:
+    """Return `error` as what ends an episode, with the user's line if it does not name one."""
+    told = f"{error} ({place})" if place and not error.place else str(error)
+    return EpisodeFailed(error.error_class, told)
 
 
 class StrategyRun:
@@ -577,6 +582,11 @@ class StrategyRun:
             return await work
         except (asyncio.CancelledError, GeneratorExit, Interrupted):
             raise
+        except EpisodeFailed as failed:
+            cause = failed.__cause__
+            if isinstance(cause, StrategyError):  # guard: refused-turn-told-line
+                failed = _at(place_of_call(), cause)
+            raise self._stop(failed) from cause
         except BaseException as error:
             raise self._stop(error) from error  # guard: engine-errors-uncatchable
         finally:

@@ -18,7 +18,7 @@ from engine.functions.side_effects import overlapping
 from engine.functions.source import unreplayable
 from engine.usercode.call import hint_at
 from engine.usercode.leavable import NOT_THE_USERS
-from vigil.errors import Mistake
+from vigil.errors import Mistake, near_hint
 from vigil.public import shadowing_in
 
 log = structlog.get_logger("vigil.node")
@@ -42,11 +42,12 @@ def load(name: str, *, option: str = "--app") -> App:
     module = _module(module_name, said=said, sought_in=folder)
     if not hasattr(module, attribute):
         place = f"{module_name}, which is {module.__file__}"
-        raise Mistake(f"{said}: there is no {attribute!r} in {place}")
+        raise Mistake(f"{said}: there is no {attribute!r} in {place}; {_apps_in(module)}")
     found = getattr(module, attribute)
     if not isinstance(found, App):
         what = f"{type(found).__name__!r}, not an App"
-        raise Mistake(f"{said}: {attribute!r} in {module.__file__} is of the type {what}")
+        place = f"{attribute!r} in {module.__file__}"
+        raise Mistake(f"{said}: {place} is of the type {what}; {_apps_in(module)}")
     return found
 
 
@@ -104,14 +105,21 @@ def _module(name: str, *, said: str, sought_in: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise Mistake(
-                f"{said}: no module named {error.name!r} in {sought_in} or on Python's path"
-            ) from error
+            problem = f"no module named {error.name!r} in {sought_in} or on Python's path"
+            meant = near_hint(error.name, (each.stem for each in Path(sought_in).glob("*.py")))
+            told = "; ".join(filter(None, (problem, meant)))
+            raise Mistake(f"{said}: {told}") from error
         raise Mistake(f"{said}: it imports {error.name!r}, which is not installed") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise Mistake(f"{said}: {_told(error)}") from error
+
+
+def _apps_in(module: ModuleType) -> str:
+    """Return which apps a module has, in words."""
+    names = [name for name, each in vars(module).items() if isinstance(each, App)]
+    return f"its app is {' or '.join(names)}" if names else "it has no App"
 
 
 def _told(error: BaseException) -> str:
