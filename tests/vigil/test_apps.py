@@ -9,7 +9,7 @@ import pytest
 from vigil.errors import Mistake
 from vigil.serving import app
 
-NAMES = ("watch", "wrong", "deaf", "vague", "needy", "odd", "bent", "ends")
+NAMES = ("watch", "wrong", "deaf", "vague", "ends")
 
 
 @pytest.fixture(autouse=True)
@@ -22,9 +22,6 @@ def _folder(tmp_path, monkeypatch, write_app):
     (tmp_path / "vague.py").write_text(
         "from vigil import BadDefinition\nraise BadDefinition('actor_id', 'none is given')\n"
     )
-    (tmp_path / "needy.py").write_text("import no_such_package\n")
-    (tmp_path / "odd.py").write_text("import os\n\nhost = os.environ['NO_SUCH']\n")
-    (tmp_path / "bent.py").write_text("def f(:\n")
     (tmp_path / "ends.py").write_text("raise SystemExit\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -42,18 +39,11 @@ def test_an_app_in_the_current_folder_is_found():
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("watch", "write module:attribute"),
-        ("wath:app", "no module named 'wath' in /"),
         ("watch.deeper:app", "no module named 'watch.deeper'"),
-        ("watch:ap", "there is no 'ap' in watch, which is /.*/watch.py"),
-        ("watch:not_an_app", "is of the type 'int', not an App"),
         ("wrong:app", "is not an Actor"),
         ("deaf:app", "--app deaf:app: deaf.py:2: Webhook: url: not a URL"),
         ("vague:app", "--app vague:app: vague.py:2: actor_id: none is given"),
-        ("odd:app", "^--app odd:app: odd.py:3: KeyError: 'NO_SUCH'$"),
-        ("bent:app", "^--app bent:app: bent.py:1: SyntaxError: invalid syntax$"),
         ("ends:app", "^--app ends:app: ends.py:1: SystemExit$"),
-        ("needy:app", "imports 'no_such_package', which is not installed"),
     ],
 )
 def test_what_was_looked_for_is_named(name, why):
