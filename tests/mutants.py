@@ -103,7 +103,7 @@ SYNC_CLIENT: Final = "tests/client/test_sync.py"
 CONNECTIONS: Final = "tests/client/test_connections.py"
 
 DECLARING: Final = "tests/mistakes/test_declaring.py"
-LOADING: Final = "tests/mistakes/test_loading.py"
+LOADING_APPS: Final = "tests/mistakes/test_loading.py"
 RUNNING: Final = "tests/mistakes/test_running.py"
 
 TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
@@ -7175,7 +7175,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "own-vigil-file-told",
         "mistakes: a file called vigil.py is told",
         becomes("PACKAGES"),
-        LOADING,
+        LOADING_APPS,
     ),
     Mutant(
         "meant-name-told",

@@ -9,7 +9,9 @@ import pytest
 
 from tests.mistakes.mine import id_of
 from tests.mistakes.mistake import Mistake
+from vigil import errors
 from vigil.commands import run
+from vigil.serving import app
 
 APP = "from vigil import App\napp = App()\n"
 
@@ -154,6 +156,8 @@ def test_a_folder_that_hides_a_package_of_ours_is_told_without_a_command(folder)
     assert IMPORTED.said in done.stderr.splitlines()[-1]
 
 
-def test_a_file_of_ones_own_that_is_called_as_we_are_is_told(capsys, folder):
+def test_a_file_of_ones_own_that_is_called_as_we_are_is_told(folder):
     (folder / FILE.done).write_text(APP)
-    assert FILE.said in told(capsys, "check", "vigil:app")
+    with pytest.raises(errors.Mistake) as caught:
+        app.load("vigil:app")
+    assert FILE.said in str(caught.value)
