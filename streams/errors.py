@@ -17,6 +17,7 @@ StreamError
 ├── DamagedObject      an object is not what was put   never use it; what needs it fails
 ├── BadName            no subject, key or address      the caller's input: report it
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
+    └── NoSuchStack    nobody has made that stack      correct its name, or start a node of it
 
 `LogLost` is in `model/losses.py`, with what it tells.
 
@@ -25,6 +26,8 @@ only where the caller must do something special.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class StreamError(Exception):
@@ -143,3 +146,16 @@ class Incompatible(StreamError):
         super().__init__(f"{what}. {remedy}")
         self.what = what
         self.remedy = remedy
+
+
+class NoSuchStack(Incompatible):
+    """The server has no stack of that name. Its first node makes it."""
+
+    def __init__(self, name: str, *, there: Sequence[str]) -> None:
+        super().__init__(
+            f"there is no stack {name!r} on this server",
+            remedy="Its first node makes it; is that its name?",
+        )
+        self.name = name
+        self.there = there
+        """The stacks that the server has, as far as this user may ask."""

@@ -4053,6 +4053,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_setup.py",
     ),
     Mutant(
+        "names-need-no-right",
+        "who may not ask which streams there are is told that there is no such stack all the same",
+        uncaught,
+        "tests/mistakes/test_stacks.py",
+    ),
+    Mutant(
+        "remedy-told-without-client",
+        "commands without a client name the stacks that there are, too",
+        never,
+        "tests/mistakes/test_stacks.py",
+    ),
+    Mutant(
         "cancel-all-rounds",
         "all episodes of an actor are canceled, not the first that are found",
         always,

@@ -151,7 +151,15 @@ if TYPE_CHECKING:
     from vigil.client.events import PublishReceipt
     from vigil.client.page import Page
     from vigil.client.sync import SyncClient
-    from vigil.errors import Mistake, NotFound, PastLost, ServerAway, Trouble, VigilError
+    from vigil.errors import (
+        Mistake,
+        NotFound,
+        PastLost,
+        ServerAway,
+        StackNotFound,
+        Trouble,
+        VigilError,
+    )
 
 __all__ = [
     "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "ApprovalTarget", "BadAdapter",
@@ -164,18 +172,18 @@ __all__ = [
     "ManualTrigger", "Mistake", "Mode", "Node", "NotFound", "Orphan", "OutputAdapter",
     "OutputIntent", "OutputView", "Outputs", "Overrides", "Page", "PastLost", "Ports",
     "PublishReceipt", "Refused", "Retries", "Route", "ScheduleTrigger", "ServerAway",
-    "ServiceLevel", "Stack", "StateSchema", "Step", "StepKind", "StepTaken", "Strategy",
-    "StrategyError", "SyncClient", "Synthesis", "Synthesizer", "Tool", "ToolBreaker", "ToolFailed",
-    "Trigger", "Trouble", "Unavailable", "Unheard", "UnknownOutcome", "VigilError", "Window",
-    "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket", "by_event",
-    "by_payload", "by_value", "cancel", "cancel_output", "cancel_related", "cancel_workflow",
-    "checkpoint", "clear_finding", "connect", "converge", "cron", "decide_request", "done",
-    "enriched", "escalate", "event", "every", "exists", "findings_of", "fire", "fork", "ge", "gt",
-    "in_", "le", "lt", "manual", "missing", "ne", "observe", "output", "overrides",
-    "propose_output", "raise_finding", "read_beginning", "reconcile", "report", "resolve",
-    "resume_workflow", "retry", "retry_output", "retrying", "settle", "sleep", "start_workflow",
-    "synthesize", "tool", "tool_call", "update_finding", "wait", "why_output_unheard",
-    "why_unheard", "workflow",
+    "ServiceLevel", "Stack", "StackNotFound", "StateSchema", "Step", "StepKind", "StepTaken",
+    "Strategy", "StrategyError", "SyncClient", "Synthesis", "Synthesizer", "Tool", "ToolBreaker",
+    "ToolFailed", "Trigger", "Trouble", "Unavailable", "Unheard", "UnknownOutcome", "VigilError",
+    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket",
+    "by_event", "by_payload", "by_value", "cancel", "cancel_output", "cancel_related",
+    "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge", "cron",
+    "decide_request", "done", "enriched", "escalate", "event", "every", "exists", "findings_of",
+    "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe", "output",
+    "overrides", "propose_output", "raise_finding", "read_beginning", "reconcile", "report",
+    "resolve", "resume_workflow", "retry", "retry_output", "retrying", "settle", "sleep",
+    "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
+    "why_output_unheard", "why_unheard", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -243,7 +251,7 @@ _HOMES: Final = {
     "vigil.client.events": "PublishReceipt",
     "vigil.client.page": "Page",
     "vigil.client.sync": "SyncClient",
-    "vigil.errors": "Mistake NotFound PastLost ServerAway Trouble VigilError",
+    "vigil.errors": "Mistake NotFound PastLost ServerAway StackNotFound Trouble VigilError",
 }
 """Module → the public names that it has."""
 

@@ -4,6 +4,7 @@ VigilError
 ├── Mistake          cannot work as it was called or set  exit 2: change the call or the setting
 └── Trouble          the surroundings do not play along   exit 1: look at what has happened
     ├── NotFound     nothing has that id, name or key     look which there are
+    │   └── StackNotFound  nobody has made the stack      correct its name, or start a node
     ├── ServerAway   NATS or Postgres does not answer     start it, and make the same call again
     └── PastLost     the stack's log has lost its past    exit 4: a person decides how to go on
 
@@ -12,13 +13,20 @@ Any call of a client may raise `ServerAway`; it may have happened, and is safe t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from projections.errors import BadSchema, PostgresUnavailable, ProjectionError, QueryRefused
-from streams.errors import BadName, StreamError, TooLarge, Unavailable, Unreachable
+from streams.errors import (
+    BadName,
+    NoSuchStack,
+    StreamError,
+    TooLarge,
+    Unavailable,
+    Unreachable,
+)
 from streams.model.losses import LogLost
 
 if TYPE_CHECKING:
@@ -61,6 +69,10 @@ class NotFound(Trouble):
     """Nothing in the stack has that id, name or key."""
 
 
+class StackNotFound(NotFound):
+    """The server has no stack of that name. Its first node makes it, or who asks for that."""
+
+
 class ServerAway(Trouble):
     """NATS or Postgres did not answer. What was asked for may have happened."""
 
@@ -76,6 +88,11 @@ EXPECTED: Final = (VigilError, StreamError, ProjectionError, OSError)
 
 SERVERS_REMEDY: Final = (
     "`vigil up` brings servers of its own, `vigil doctor` shows which are looked for and why"
+)
+
+_MAKE: Final = (
+    "start a node, which makes its stack, or make it with `vigil publish --create-stack` "
+    "(in Python `create_stack=True`)"
 )
 
 _MISTAKES: Final = (BadName, TooLarge, QueryRefused, BadSchema)
@@ -94,7 +111,7 @@ def told(about: str = "") -> Iterator[None]:
     except VigilError:
         raise
     except (StreamError, ProjectionError) as error:
-        raise _told(error) from error
+        raise as_vigil_error(error) from error
     except _of_engine() as error:
         raise _told_by_engine(error, about) from error
 
@@ -120,7 +137,14 @@ def _told_by_engine(error: EngineError, about: str) -> VigilError:
             return Trouble(str(error))
 
 
-def _told(error: StreamError | ProjectionError) -> VigilError:
+def as_vigil_error(error: StreamError | ProjectionError) -> VigilError:
+    """Return what a client raises for an error of the log or the rows."""
+    if isinstance(error, NoSuchStack):
+        there = stacks_hint(error.name, error.there)
+        remedy = (
+            f"{there}{' Otherwise' if there.endswith('?') else ';'} {_MAKE}" if there else _MAKE
+        )
+        return StackNotFound(f"there is no stack {error.name!r} on this server", remedy=remedy)
     if isinstance(error, _UNREACHED):
         return ServerAway(str(error), remedy=SERVERS_REMEDY)
     if isinstance(error, Unavailable):
@@ -144,9 +168,11 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def remedy(error: Exception) -> str:
-    """Return what to add to `error`, if there is more to do about it than it names."""
-    return f"; {SERVERS_REMEDY}" if isinstance(error, _UNREACHED) else ""
+def in_words(error: Exception) -> str:
+    """Return what a command prints of `error`: one line, with what to do about it."""
+    if isinstance(error, (NoSuchStack, *_UNREACHED)):  # guard: remedy-told-without-client
+        return one_line(as_vigil_error(error))
+    return one_line(error)
 
 
 def only_error(group: ExceptionGroup[Exception]) -> Exception | None:
@@ -176,3 +202,10 @@ def near_hint(wanted: str, names: Iterable[str]) -> str:
     """Return the names that are like `wanted`, in words; empty: none is."""
     near = get_close_matches(wanted, sorted(names), n=NEAREST)
     return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def stacks_hint(name: str, there: Sequence[str]) -> str:
+    """Return the stacks that are called like `name`, or else those that there are, in words."""
+    more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
+    known = f"there are: {', '.join(there[:NAMES_SHOWN_MAX])}{more}" if there else ""
+    return near_hint(name, there) or known

@@ -46,7 +46,8 @@ async def test_what_is_about_servers_needs_settings(client):
 
 async def test_servers_are_examined_and_what_they_have_lost_is_accepted(nats, postgres, stack):
     servers = {"nats_url": nats.url, "postgres_dsn": postgres.dsn}
-    async with Client(**servers, stack=f"repairs-{stack.name}", by="ann") as client:
+    name = f"repairs-{stack.name}"
+    async with Client(**servers, stack=name, by="ann", create_stack=True) as client:
         await client.publish("disk.measured", {})
         checks = await client.repairs.doctor()
         found = await client.repairs.find_losses()

@@ -17,7 +17,8 @@ from vigil.client.thread import LoopThread
 def twin(nats, postgres, stack):
     """Ann's client of a stack of the test's own."""
     servers = {"nats_url": nats.url, "postgres_dsn": postgres.dsn}
-    with SyncClient(**servers, stack=f"sync-{stack.name}", by="ann") as client:
+    name = f"sync-{stack.name}"
+    with SyncClient(**servers, stack=name, by="ann", create_stack=True) as client:
         yield client
 
 
@@ -133,7 +134,7 @@ async def test_it_works_where_a_loop_runs_already(twin):
 
 
 def test_the_thread_ends_with_the_client(nats, stack):
-    with SyncClient(nats_url=nats.url, stack=f"sync-{stack.name}") as client:
+    with SyncClient(nats_url=nats.url, stack=f"sync-{stack.name}", create_stack=True) as client:
         client.publish("disk.measured", {})
         assert "vigil-client" in {each.name for each in threading.enumerate()}
     assert "vigil-client" not in {each.name for each in threading.enumerate()}

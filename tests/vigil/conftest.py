@@ -44,7 +44,7 @@ def connected(
 @pytest.fixture
 def standing(connected: Vigil) -> Vigil:
     """The command with servers to talk to, and a stack that is there already."""
-    done = connected.run("publish", "nobody.listens", "{}")
+    done = connected.run("publish", "nobody.listens", "{}", "--create-stack")
     assert done.returncode == 0, done.stderr
     return connected
 

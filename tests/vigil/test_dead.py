@@ -178,7 +178,7 @@ def test_letters_wait_in_a_list_until_somebody_decides(connected, past):
 
 
 def test_a_requeued_event_is_published_again(connected, past):
-    connected.run("publish", "host.seen", '{"host": "h1"}', "--id", "ev-1")
+    connected.run("publish", "host.seen", '{"host": "h1"}', "--id", "ev-1", "--create-stack")
     (key,) = past.bury_events(1)
 
     done = connected.run("dead", "requeue", key)

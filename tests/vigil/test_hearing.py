@@ -138,5 +138,5 @@ def test_an_event_that_no_live_node_listens_to_is_told_when_it_is_published(conn
     assert (several.returncode, several.stderr) == (0, problem)
 
 
-def test_without_a_node_nobody_knows_who_listens(connected):
-    assert connected.run("publish", "host.sen", "{}").stderr == ""
+def test_without_a_node_nobody_knows_who_listens(standing):
+    assert standing.run("publish", "host.sen", "{}").stderr == ""

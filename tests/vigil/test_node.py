@@ -129,8 +129,8 @@ def test_doctor_names_what_is_wrong_and_what_to_do(vigil):
     assert all(problem["remedy"] for problem in problems)
 
 
-def test_a_bad_line_is_named_and_those_before_it_are_published(connected):
-    done = connected.run("publish", "host.seen", "--lines", stdin=b'{"a": 1}\n\n{"a"\n{"a": 2}\n')
+def test_a_bad_line_is_named_and_those_before_it_are_published(standing):
+    done = standing.run("publish", "host.seen", "--lines", stdin=b'{"a": 1}\n\n{"a"\n{"a": 2}\n')
 
     assert done.returncode == 2
     assert "line 3" in done.stderr

@@ -135,7 +135,7 @@ def vigil_doctor(vigil):
 
 
 def test_a_new_stack_has_the_partitions_that_its_first_client_asks_for(connected):
-    done = connected.run("publish", "host.seen", "{}", "--partitions", "3")
+    done = connected.run("publish", "host.seen", "{}", "--partitions", "3", "--create-stack")
     assert done.returncode == 0, done.stderr
     assert connected.run("publish", "host.seen", "{}").returncode == 0
     contradicting = connected.run("publish", "host.seen", "{}", VIGIL_PARTITIONS="1")
@@ -149,7 +149,7 @@ def test_a_number_of_partitions_that_makes_no_sense_is_refused_in_one_line(conne
 
 
 def test_a_number_to_move_to_that_makes_no_sense_is_refused_in_one_line(connected):
-    connected.run("publish", "x", "{}")
+    connected.run("publish", "x", "{}", "--create-stack")
     assert "use 1 to 64" in one_line(connected.run("repartition", "--to", "65"), code=2)
     assert "--drop-old" in one_line(connected.run("repartition"), code=2)
 

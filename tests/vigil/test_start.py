@@ -35,7 +35,7 @@ READS = [
     ("dead", "show", "k"),
     ("inbox",),
     ("sql", "select 1"),
-    ("publish", "a.b", "{}"),
+    ("publish", "a.b", "{}", "--create-stack"),
 ]
 
 

@@ -30,5 +30,5 @@ def test_a_stack_is_changed_once_and_doctor_tells_it_before(standing):
 def test_a_stack_that_is_not_there_is_refused_in_one_line(connected):
     done = connected.run("uncompress")
     assert done.returncode == 1
-    assert done.stderr.startswith("vigil: no stack ")
+    assert done.stderr.startswith("vigil: there is no stack ")
     assert done.stderr.count("\n") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vigil.asking import rows
+from vigil.errors import stacks_hint
 
 LISTS = (
     *(("episodes", "list"), ("findings", "list"), ("outputs", "list"), ("workflows", "list")),
@@ -45,10 +45,10 @@ def test_an_empty_list_of_a_stack_that_is_projected_says_no_more_than_that(proje
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        ([], "nor for any other"),
+        ([], ""),
         (["a", "b"], "there are: a, b"),
         (["ops", "lab"], "did you mean ops?"),
     ],
 )
 def test_the_hint_names_what_is_near_or_all_there_is(there, said):
-    assert rows.stacks_hint("opps", there) == said
+    assert stacks_hint("opps", there) == said

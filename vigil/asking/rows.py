@@ -15,7 +15,7 @@ from projections.postgres.reader import has_stack, list_stacks, run_sql
 from streams.clock import SystemClock
 from streams.model.events import EndStatus
 from vigil.asking.connect import pooled, run
-from vigil.errors import NAMES_SHOWN_MAX, Mistake, NotFound, Trouble, near_hint
+from vigil.errors import Mistake, NotFound, Trouble, stacks_hint
 from vigil.settings import Config, shown
 
 if TYPE_CHECKING:
@@ -139,15 +139,8 @@ async def why_none_of(pool: Pool, stack: Stack, rows: Sequence[Row]) -> str:
     if rows or await has_stack(pool, stack):  # guard: never-projected-only-if-so
         return ""
     unknown = f"nothing has ever been projected for stack {stack.name!r}"
-    return f"{unknown}; {stacks_hint(stack.name, await list_stacks(pool, limit=STACKS_MAX))}"
-
-
-def stacks_hint(name: str, there: Sequence[str]) -> str:
-    """Return the stacks that are called like `name`, or else those that there are, in words."""
-    if not there:
-        return "nor for any other"
-    more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
-    return near_hint(name, there) or f"there are: {', '.join(there[:NAMES_SHOWN_MAX])}{more}"
+    there = await list_stacks(pool, limit=STACKS_MAX)
+    return f"{unknown}; {stacks_hint(stack.name, there) or 'nor for any other'}"
 
 
 async def answer(pool: Pool, stack: Stack, name: str) -> Table:

@@ -70,11 +70,14 @@ class Client:
         stack: str | None = None,
         env: str | None = None,
         by: str | None = None,
+        create_stack: bool = False,
     ) -> None:
         """Read the settings; nothing is connected yet.
 
         Args:
             by: who gives the orders that calls name nobody for; by default the user name.
+            create_stack: whether the first call makes the stack if there is none, as a node does;
+                otherwise it raises `StackNotFound`, since the name may be misspelt.
 
         Raises:
             Mistake: a setting cannot work; the error names it.
@@ -91,13 +94,13 @@ class Client:
         config = settings.read(given, given_as="argument")
         _require_address(config.settings.postgres_dsn)
         name = settings.user(config) if by is None else by
-        self.connections = of_config(config, by=name, clock=_CLOCK)
+        self.connections = of_config(config, by=name, clock=_CLOCK, creates_stack=create_stack)
 
     @classmethod
-    def of(cls, config: Config, *, by: str | None = None) -> Client:
+    def of(cls, config: Config, *, by: str | None = None, create_stack: bool = False) -> Client:
         """Return a client with these settings."""
         name = settings.user(config) if by is None else by
-        return cls._on(of_config(config, by=name, clock=_CLOCK))
+        return cls._on(of_config(config, by=name, clock=_CLOCK, creates_stack=create_stack))
 
     @classmethod
     def on(

@@ -36,11 +36,12 @@ class Connections:
         open_rows: Callable[[], AbstractAsyncContextManager[Pool]],
         rows_at: str,
         config: Config | None = None,
+        creates_stack: bool = False,
     ) -> None:
         self.stack, self.node, self.clock = stack, node, clock
         self._by, self._rows_at = _checked_name(by), rows_at
         self._open_log, self._open_rows = open_log, open_rows
-        self._config = config
+        self._config, self._creates_stack = config, creates_stack
         self._ports: Ports | None = None
         self._reading: Ports | None = None
         self._pool: Pool | None = None
@@ -62,18 +63,15 @@ class Connections:
         return self._by if by is None else _checked_name(by)
 
     @asynccontextmanager
-    async def log(
-        self, *, is_reading: bool = False, creates: bool = False, about: str = ""
-    ) -> AsyncIterator[Ports]:
-        """Yield the log.
+    async def log(self, *, is_reading: bool = False, about: str = "") -> AsyncIterator[Ports]:
+        """Yield the log; `StackNotFound` if nobody has made the stack, and it is not to be made.
 
         Args:
             is_reading: let a stack through that has lost its past.
-            creates: make a stack that is missing.
             about: what to begin the message of a refusal with.
         """
         with told(about):
-            yield await self._log(is_reading=is_reading, creates=creates)
+            yield await self._log(is_reading=is_reading)
 
     @asynccontextmanager
     async def rows(self) -> AsyncIterator[Pool]:
@@ -105,7 +103,8 @@ class Connections:
             self._ports = self._reading = self._pool = None
             await self._opened.aclose()
 
-    async def _log(self, *, is_reading: bool, creates: bool) -> Ports:
+    async def _log(self, *, is_reading: bool) -> Ports:
+        creates = self._creates_stack
         async with self._log_turn:
             self._check()
             if is_reading and self._ports is None:
@@ -144,7 +143,7 @@ def _checked_name(by: str) -> str:
     return by[:BY_CHARS_MAX]
 
 
-def of_config(config: Config, *, by: str, clock: Clock) -> Connections:
+def of_config(config: Config, *, by: str, clock: Clock, creates_stack: bool = False) -> Connections:
     """Return connections to the servers that the settings name."""
     return Connections(
         config.stack,
@@ -155,6 +154,7 @@ def of_config(config: Config, *, by: str, clock: Clock) -> Connections:
         open_rows=partial(pooled, config),
         rows_at=shown("postgres_dsn", config.settings.postgres_dsn),
         config=config,
+        creates_stack=creates_stack,
     )
 
 

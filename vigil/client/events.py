@@ -59,7 +59,7 @@ class EventCalls:
     async def publish(
         self, name: str, payload: JsonObject | bytes, *, id: str | None = None
     ) -> PublishReceipt:
-        """Publish a domain event, and return once it is stored; a missing stack is made.
+        """Publish a domain event, and return once it is stored.
 
         Args:
             payload: an object, or the JSON of one.
@@ -74,7 +74,7 @@ class EventCalls:
         body = _checked(
             payload, name=name, id=chosen, stack=connections.stack, clock=connections.clock
         )
-        async with connections.log(creates=True) as ports:
+        async with connections.log() as ports:
             newest_seq = await ports.log.head(Stream.EVENTS)
             seq = await ports.domain_events.publish(name, body, id=chosen)
             return PublishReceipt(
@@ -97,7 +97,7 @@ class EventCalls:
         """
         connections = self._connections
         prefix, number, published = id or self._new_id(), 0, 0
-        async with connections.log(creates=True) as ports:
+        async with connections.log() as ports:
             async for line in lines:
                 number += 1
                 if not line.strip():

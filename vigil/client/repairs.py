@@ -53,7 +53,7 @@ class RepairCalls:
             dry_run: change nothing, and return what would be done.
         """
         connections = self._connections
-        async with connections.rows() as pool, connections.log(creates=True) as ports:
+        async with connections.rows() as pool, connections.log() as ports:
             return await recovery.recover(
                 ports,
                 pool,

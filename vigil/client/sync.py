@@ -119,6 +119,7 @@ class SyncClient:
         stack: str | None = None,
         env: str | None = None,
         by: str | None = None,
+        create_stack: bool = False,
     ) -> None:
         """Read the settings; nothing is connected yet. Raises `Mistake` as `Client` does."""
         self._client = Client(
@@ -130,6 +131,7 @@ class SyncClient:
             stack=stack,
             env=env,
             by=by,
+            create_stack=create_stack,
         )
         self._thread = LoopThread()
 
@@ -954,7 +956,7 @@ class SyncEventCalls:
     def publish(
         self, name: str, payload: JsonObject | bytes, *, id: str | None = None
     ) -> PublishReceipt:
-        """Publish a domain event, and return once it is stored; a missing stack is made.
+        """Publish a domain event, and return once it is stored.
 
         Args:
             payload: an object, or the JSON of one.

@@ -15,7 +15,7 @@ from typing import Annotated, Final, NamedTuple, NoReturn, TypeAlias
 import typer
 from typer import Option
 
-from vigil.errors import EXIT_TROUBLE, EXPECTED, exit_code, one_line, only_error, remedy
+from vigil.errors import EXIT_TROUBLE, EXPECTED, exit_code, in_words, only_error
 from vigil.flags import DEBUG, SETTINGS, in_front
 from vigil.plain_values import use_plain_values
 
@@ -214,5 +214,5 @@ def _refuse(error: typer.TyperException) -> NoReturn:
 def _end(error: Exception, raised: Exception, *, is_debugging: bool) -> None:
     if is_debugging:
         raise raised
-    print(f"vigil: {one_line(error)}{remedy(error)}", file=sys.stderr)
+    print(f"vigil: {in_words(error)}", file=sys.stderr)
     sys.exit(exit_code(error))

@@ -16,13 +16,19 @@ from vigil.errors import Mistake
 T = TypeVar("T")
 
 
-def call(ctx: typer.Context, work: Callable[[Client], Awaitable[T]], *, by: str | None = None) -> T:
+def call(
+    ctx: typer.Context,
+    work: Callable[[Client], Awaitable[T]],
+    *,
+    by: str | None = None,
+    create_stack: bool = False,
+) -> T:
     """Return what `work` returns on a client of the settings in force; `by`: as it was typed."""
     config = options.config(ctx)
     name = options.who(config, by)
 
     async def done() -> T:
-        async with Client.of(config, by=name) as client:
+        async with Client.of(config, by=name, create_stack=create_stack) as client:
             return await work(client)
 
     return run(done())

@@ -34,6 +34,10 @@ def publish(
     is_lines: Annotated[
         bool, Option("--lines", help="Each line of standard input is an event.")
     ] = False,
+    is_creating: Annotated[
+        bool,
+        Option("--create-stack", help="Make the stack if no node has made it yet."),
+    ] = False,
 ) -> None:
     """Publish a domain event."""
     if is_lines:
@@ -42,12 +46,14 @@ def publish(
         # A read of a terminal or a pipe cannot be cancelled; there is nothing to put in order.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         lines = partial(_publish_lines, name=name, event_id=event_id)
-        _warn(call(ctx, lines))
+        _warn(call(ctx, lines, create_stack=is_creating))
         return
     data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1) if payload == "-" else payload.encode()
     if not data.strip():
         raise Mistake(f"{name}: the payload is empty; give a JSON object, such as {{}}")
-    stored = call(ctx, lambda client: client.publish(name, data, id=event_id))
+    stored = call(
+        ctx, lambda client: client.publish(name, data, id=event_id), create_stack=is_creating
+    )
     seq = stored.seq
     said = (
         f"published, sequence {seq}" if stored.is_new else f"was there already, at sequence {seq}"

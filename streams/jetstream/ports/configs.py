@@ -6,7 +6,7 @@ nanoseconds. A bucket is a stream with a known name (ADR-8).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,9 @@ UNCOMPRESSING: Final = "vigil.uncompressing"
 they have not been restarted since."""
 
 NS_PER_S: Final = 1_000_000_000
+
+_BUCKET: Final = "KV_"
+"""Begins the name of the stream behind a bucket."""
 
 DUPLICATES_S: Final = 120
 """How long the server remembers message ids. The ports promise two minutes."""
@@ -174,9 +177,20 @@ def names_of(stack: Stack) -> Mapping[str, str]:
     }
 
 
+def stacks_among(streams: Iterable[str]) -> list[str]:
+    """Return the names of the stacks that `streams`, all names of a server, are those of."""
+    there = set(streams)
+    found = []
+    for name in there:
+        stack = name.removeprefix(_BUCKET).removesuffix(f"-{REGISTRY}")
+        if {bucket_stream(f"{stack}-{REGISTRY}"), f"{stack}-{Stream.EVENTS}"} <= there:
+            found.append(stack)
+    return sorted(found)
+
+
 def bucket_stream(bucket: str) -> str:
     """Return the name of the stream behind `bucket`."""
-    return f"KV_{bucket}"
+    return f"{_BUCKET}{bucket}"
 
 
 def key_subject(bucket: str, key: str) -> str:

@@ -49,8 +49,9 @@ async def connect(
     Raises:
         BadName: `url` has an invalid address, or there are no credentials where `settings` say.
         Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
-        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; the stack
-            is missing and must not be created; or this user lacks a right.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or this
+            user lacks a right.
+        NoSuchStack: the stack is missing and must not be created.
         LogLost: a stream of the stack has lost its past, as somebody has noted; or is missing.
     """
     async with Link(url, settings or LinkSettings()) as link:

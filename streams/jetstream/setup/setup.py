@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, cast
 
-from streams.errors import Incompatible, Unavailable
+from streams.errors import Incompatible, NoSuchStack, Unavailable
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import NobodyServes
 from streams.jetstream.messages import api
@@ -25,6 +25,7 @@ from streams.jetstream.ports.configs import (
     needs_change,
     registry,
     shapes,
+    stacks_among,
     unlike,
 )
 from streams.jetstream.setup.cluster import servers_of
@@ -44,6 +45,9 @@ second; that one is offline they say only after half a minute (2.15)."""
 
 LOOK_S: Final = 0.2
 """Between two of them, in seconds."""
+
+NAME_PAGES_MAX: Final = 8
+"""Most pages of names of streams that are read; the server's have 1,024 each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +92,8 @@ async def prepare(
     `is_reading`, marks of losses are passed over. `known`: positions that rows know.
 
     Raises:
-        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or,
-            without `creates`, there is no such stack.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
+        NoSuchStack: there is none, and it must not be created.
         LogLost: a loss is marked, or a stream is missing that a node has seen.
     """
     await check_server(link)
@@ -287,10 +291,21 @@ def _cannot_create(ours: JsonObject, error: api.RequestRefused) -> Incompatible 
 async def _require_there(link: Link, stack: Stack) -> None:
     """Refuse a stack without a registry, which is the first of it that is made."""
     if await config_of(link, str(registry(stack, link.settings)["name"])) is None:
-        raise Incompatible(
-            f"no stack {stack.name!r} on this server",
-            remedy="The first node of a stack makes it, or its first publisher; is that its name?",
-        )
+        raise NoSuchStack(stack.name, there=await _stacks(link))
+
+
+async def _stacks(link: Link) -> list[str]:
+    """Return the stacks of the server, by name; none where this user may not ask for them."""
+    found: list[str] = []
+    try:
+        for _ in range(NAME_PAGES_MAX):
+            page = await api.call(link, "STREAM.NAMES", {"offset": len(found)})
+            found += page["streams"] or ()
+            if len(found) >= page["total"]:
+                break
+    except (api.RequestRefused, Incompatible):  # guard: names-need-no-right
+        return []
+    return stacks_among(found)
 
 
 def layout_of(stack: Stack, config: JsonObject) -> StackLayout:

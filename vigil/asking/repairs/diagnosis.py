@@ -215,7 +215,7 @@ def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorChe
 
 
 async def _heads(config: Config) -> dict[str, int]:
-    async with connected(config) as ports:
+    async with connected(config, creates=False) as ports:
         return await heads(ports, PROJECTED)
 
 

@@ -1,0 +1,137 @@
+"""Mistakes about stacks: a misspelt name, one actor declared in two ways, servers that are away."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from streams import jetstream
+from streams.embedded import EmbeddedNats
+from streams.jetstream.ports.configs import stacks_among
+from streams.subjects import Stack
+from tests.mistakes.mistake import Mistake
+from tests.vigil.program import NOWHERE, Vigil
+from vigil import Client, StackNotFound
+
+MISTAKES = [
+    Mistake(
+        76,
+        "the name of the stack is misspelt",
+        "vigil --stack vigl publish host.seen {}",
+        "vigil: there is no stack 'vigl' on this server; did you mean vigil? Otherwise start a"
+        " node, which makes its stack, or make it with `vigil publish --create-stack`",
+        "command",
+    ),
+]
+
+SAID = {each.number: each.said for each in MISTAKES}
+
+ASKED = (
+    *("publish x {}", "publish x --lines", "fire watcher look", "actors list", "actors show a"),
+    *("actors pause a", "mode", "orders rebuild", "apply rule.yaml", "reconcile", "uncompress"),
+    *("events why x1", "episodes resolve r", "actors why a e", "workflows start w"),
+)
+"""Commands that go to the log."""
+
+RULE = """
+id: a
+expectations:
+  e: {on: {event: x}, strategy: {ref: look}}
+"""
+
+READER = """
+accounts: {ALL: {jetstream: enabled, users: [
+  {user: all, password: x}
+  {user: reader, password: x, permissions: {
+    publish: {allow: ["$JS.API.INFO", "$JS.API.STREAM.INFO.*"]}, subscribe: {allow: ["_INBOX.>"]}}}
+]}}
+"""
+
+
+@pytest.fixture
+def vigil(tmp_path, nats):
+    """The command, with a server on which there is the stack `vigil`, and without rows."""
+    (tmp_path / "rule.yaml").write_text(RULE)
+    command = Vigil(tmp_path, is_warm=True, **{**NOWHERE, "VIGIL_NATS_URL": nats.url})
+    done = command.run("publish", "nobody.listens", "{}", "--create-stack")
+    assert done.returncode == 0, done.stderr
+    return command
+
+
+def streams_of(vigil, stack):
+    checks = json.loads(vigil.run("doctor", "--json", "--stack", stack).stdout)["checks"]
+    return {each["status"] for each in checks if each["what"].startswith("stream ")}
+
+
+def test_a_misspelt_stack_is_refused_in_one_line_and_not_made(vigil):
+    (row,) = (each for each in MISTAKES if each.number == 76)
+    _, *words = shlex.split(row.done)
+    done = vigil.run(*words)
+    assert done.stderr.startswith(row.said)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert streams_of(vigil, "vigl") == {"note"}
+
+
+@pytest.mark.parametrize("typed", ASKED)
+def test_each_command_that_goes_to_the_log_says_so(vigil, typed):
+    done = vigil.run(*shlex.split(typed), "--stack", "vigl")
+    assert done.stderr.startswith(SAID[76]), done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_a_person_may_make_a_stack_before_its_first_node(vigil):
+    made = vigil.run("publish", "host.seen", "{}", "--stack", "fresh", "--create-stack")
+    again = vigil.run("publish", "host.seen", "--lines", "--stack", "fresh", stdin=b"{}")
+    assert (made.returncode, again.returncode) == (0, 0)
+    assert streams_of(vigil, "fresh") == {"ok"}
+
+
+async def test_a_client_says_what_the_command_does(vigil, nats):
+    async with Client(nats_url=nats.url, stack="vigl") as client:
+        with pytest.raises(StackNotFound) as refused:
+            await client.publish("host.seen", {})
+    assert f"vigil: {refused.value}".startswith(SAID[76])
+    assert "create_stack=True" in refused.value.remedy
+
+
+async def test_a_client_makes_a_stack_if_it_is_told_to(nats, stack):
+    name = f"made-{stack.name}"
+    async with Client(nats_url=nats.url, stack=name, create_stack=True) as client:
+        assert (await client.publish("host.seen", {})).seq == 1
+    async with Client(nats_url=nats.url, stack=name) as client:
+        assert (await client.publish("host.seen", {})).seq == 2
+
+
+async def test_on_an_empty_server_no_other_stack_is_named(tmp_path):
+    with EmbeddedNats(tmp_path) as server:
+        async with Client(nats_url=server.url) as client:
+            with pytest.raises(
+                StackNotFound, match="'vigil' on this server; start a node, which makes"
+            ):
+                await client.publish("host.seen", {})
+
+
+async def test_who_may_not_ask_for_names_is_told_the_rest(tmp_path):
+    with EmbeddedNats(tmp_path, extra_config=READER) as server:
+        whole = server.url.replace("//", "//all:x@")
+        async with jetstream.connect(whole, stack=Stack("vigil")):
+            pass
+        reader = server.url.replace("//", "//reader:x@")
+        async with Client(nats_url=reader, stack="vigl") as client:
+            with pytest.raises(
+                StackNotFound, match="'vigl' on this server; start a node, which makes"
+            ):
+                await client.publish("host.seen", {})
+
+
+@pytest.mark.parametrize(
+    ("streams", "stacks"),
+    [
+        (["KV_a-registry", "a-events", "KV_b-qa-registry", "b-qa-events", "x"], ["a", "b-qa"]),
+        (["KV_a-registry", "b-events", "KV_registry", "events", "-events", "registry"], []),
+    ],
+)
+def test_a_bucket_of_somebody_else_is_no_stack(streams, stacks):
+    assert stacks_among(streams) == stacks
