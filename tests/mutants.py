@@ -4065,6 +4065,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/mistakes/test_stacks.py",
     ),
     Mutant(
+        "idle-declaration-not-compared",
+        "what a node does nothing with, or what is defined as data, is no difference",
+        always,
+        "tests/engine/cluster/test_differences.py",
+    ),
+    Mutant(
+        "alike-differences-once",
+        "nodes that differ from one in the same way are told of once",
+        becomes("what").at("test"),
+        "tests/engine/cluster/test_differences.py",
+    ),
+    Mutant(
+        "difference-told-once",
+        "a node warns once of a difference, not each time that somebody says something",
+        always,
+        "tests/engine/cluster/test_differences.py",
+    ),
+    Mutant(
         "cancel-all-rounds",
         "all episodes of an actor are canceled, not the first that are found",
         always,

@@ -22,6 +22,7 @@ import structlog
 
 from engine.app.workflow_plan import Starter
 from engine.cluster import nodes
+from engine.cluster.differences import REMEDY, differences_from
 from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.nodes import NodeInfo
 from engine.runtime.catalog import Catalog
@@ -233,6 +234,40 @@ class Membership:
             self._nodes = living
             before, self._changed = self._changed, asyncio.Event()
             before.set()
+
+
+@dataclass
+class DeclarationWatch:
+    """Warns of actors that another node declares differently than this one."""
+
+    node: str
+    _entries: dict[str, bytes] = field(default_factory=dict)
+    _nodes: dict[str, NodeInfo] = field(default_factory=dict)
+    _told: frozenset[tuple[str, Sequence[str]]] = frozenset()
+
+    def hear(self, entries: Sequence[BucketEntry]) -> None:
+        """Note what nodes say, or that they are gone; warn once of each difference."""
+        # Most entries are renewals, which say what was said before.
+        fresh = [each for each in entries if each.value != self._entries.get(each.key)]
+        for each in fresh:
+            self._note(each)
+        own = self._nodes.get(node_key(self.node))
+        if not fresh or own is None:
+            return
+        others = [info for key, info in sorted(self._nodes.items()) if info is not own]
+        found = differences_from(own, others)
+        for difference in found:
+            if difference.key not in self._told:  # guard: difference-told-once
+                log.warning(difference.says, do=REMEDY)
+        self._told = frozenset(each.key for each in found)
+
+    def _note(self, entry: BucketEntry) -> None:
+        info = None if entry.value is None else nodes.decoded(entry.value)
+        if entry.value is None or info is None:
+            self._entries.pop(entry.key, None)
+            self._nodes.pop(entry.key, None)
+        else:
+            self._entries[entry.key], self._nodes[entry.key] = entry.value, info
 
 
 async def succeed(ports: Ports, node: str, *, is_dead: Callable[[NodeInfo], bool]) -> Sequence[str]:

@@ -18,7 +18,7 @@ from engine import telemetry
 from engine.app.app import App, absent_from, on_stack
 from engine.app.tools import ENGINE
 from engine.cluster.announce import node_started, node_stopped
-from engine.cluster.members import Heartbeat, Membership
+from engine.cluster.members import DeclarationWatch, Heartbeat, Membership
 from engine.cluster.mode_watch import ModeWatcher
 from engine.definitions.loader import DefinitionLoader
 from engine.definitions.make import in_code
@@ -258,7 +258,8 @@ class Node:
             await self._adapters.close()
 
     async def _watch_nodes(self) -> None:
-        await watch_nodes(self._ports.gates, self._nodes_gone)
+        watch = DeclarationWatch(self.name)
+        await watch_nodes(self._ports.gates, self._nodes_gone, hear_all=watch.hear)
 
     async def _react(self, reactor: Reactor, is_listed: asyncio.Event) -> None:
         """Have a reactor lead or stand by, once others can see that this node lives."""

@@ -84,10 +84,16 @@ def followed(stack: Stack) -> Sequence[tuple[Stream, int]]:
     return [(stream, each) for stream in FOLLOWED for each in stack.partitions_of(stream)]
 
 
-async def watch_nodes(gates: Bucket, gone: LeaseEvents) -> None:
-    """Note in `gone` which nodes stop or die: one watch for all reactors of a node."""
+async def watch_nodes(
+    gates: Bucket, gone: LeaseEvents, *, hear_all: Callable[[Sequence[BucketEntry]], None]
+) -> None:
+    """Note in `gone` which nodes stop or die: one watch for all reactors of a node.
+
+    `hear_all` is called with everything that nodes say of themselves, too.
+    """
 
     async def hear(entries: Sequence[BucketEntry]) -> None:
+        hear_all(entries)
         for each in entries:
             if each.value is None:
                 gone.free(each.key)  # guard: standby-sees-leader-gone

@@ -15,6 +15,17 @@ from tests.mistakes.mistake import Mistake
 from tests.vigil.program import NOWHERE, Vigil
 from vigil import Client, StackNotFound
 
+WATCHER = """
+from vigil import Actor, App, event
+
+watcher = Actor("watcher")
+
+@watcher.expectation(on=event("host.seen"), cooldown_s=60)
+async def look(ctx, trigger): ...
+
+app = App(actors=[watcher])
+"""
+
 MISTAKES = [
     Mistake(
         76,
@@ -23,6 +34,15 @@ MISTAKES = [
         "vigil: there is no stack 'vigl' on this server; did you mean vigil? Otherwise start a"
         " node, which makes its stack, or make it with `vigil publish --create-stack`",
         "command",
+    ),
+    Mistake(
+        90,
+        "two apps with one actor id on one stack, which declare it differently",
+        WATCHER,
+        "actor 'watcher' is declared differently by node n1 and node n2 (expectation look: on event"
+        " host.seen and event host.lost; expectation look: cooldown_s 60 and unset): expected"
+        " during a deploy; otherwise each event goes to either",
+        "log",
     ),
 ]
 
@@ -135,3 +155,23 @@ async def test_who_may_not_ask_for_names_is_told_the_rest(tmp_path):
 )
 def test_a_bucket_of_somebody_else_is_no_stack(streams, stacks):
     assert stacks_among(streams) == stacks
+
+
+def test_two_apps_that_declare_one_actor_differently_are_told_of(vigil):
+    (row,) = (each for each in MISTAKES if each.number == 90)
+    other = row.done.replace("host.seen", "host.lost").replace(", cooldown_s=60", "")
+    (vigil.folder / "one.py").write_text(row.done)
+    (vigil.folder / "two.py").write_text(other)
+    command = ("node", "--no-project", "--stack", "shared", "--log", "json", "--app")
+    with vigil.running(*command, "one:app", "--node-name", "n1") as one:
+        one.wait_said("node up")
+        with vigil.running(*command, "two:app", "--node-name", "n2") as two:
+            one.wait_said(row.said)
+            two.wait_said("by node n2 and node n1 (expectation look: on event host.lost and event")
+            (shown,) = vigil.ask("actors", "show", "watcher", "--stack", "shared")["differences"]
+            doctor = vigil.run("doctor", "--json", "--stack", "shared")
+            told = vigil.run("actors", "show", "watcher", "--stack", "shared").stdout
+    (check,) = (c for c in json.loads(doctor.stdout)["checks"] if c["what"] == "actor 'watcher'")
+    assert shown == check["says"] == row.said
+    assert (check["status"], "of its own" in check["remedy"]) == ("note", True)
+    assert row.said in " ".join(told.split())

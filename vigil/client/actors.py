@@ -10,6 +10,7 @@ import msgspec
 
 from engine.app.actor import Actor
 from engine.app.checks import Breaker
+from engine.cluster.differences import differences
 from engine.cluster.nodes import ExpectationInfo, known
 from engine.episodes.breakers.breaker import BreakerState
 from engine.orders.store import give_order
@@ -116,6 +117,8 @@ class ActorRecord(msgspec.Struct, frozen=True, kw_only=True):
     definition: Mapping[str, object]
     """Who applied or disabled it, when and why, in columns; empty: it is not defined as data."""
     expectations: Sequence[ExpectationSummary]
+    differences: Sequence[str] = ()
+    """How nodes declare it differently, in words; during a deploy they do."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ class ActorCalls:
                     await _expectation(ports, actor, name, each, debounced=debounced.get(name, 0))
                     for name, each in sorted(expectations.items())
                 ],
+                differences=[each.says for each in differences(seen.nodes, only=actor)],
             )
 
     async def refusals(self, actor: str, expectation: str, *, limit: int = 20) -> Sequence[Refusal]:

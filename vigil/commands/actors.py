@@ -93,7 +93,7 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
     """Show one actor, and the state of each of its expectations."""
     found = call(ctx, lambda client: client.actors.get(actor))
     (row,), expectations = rows_of([found.summary]), rows_of(found.expectations)
-    row |= found.definition
+    row |= {**found.definition, "differences": list(found.differences)}
     if is_json:
         show_record({**row, "expectations": expectations}, is_json=True)
         return

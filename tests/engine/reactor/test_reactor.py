@@ -76,7 +76,8 @@ class Scene:
     async def at_work(self, reactor: Reactor):
         """Run a reactor, and have it killed in the end."""
         task = asyncio.create_task(reactor.follow())
-        watching = asyncio.create_task(watch_nodes(self.ports.gates, reactor.gone))
+        watch = watch_nodes(self.ports.gates, reactor.gone, hear_all=lambda _: None)
+        watching = asyncio.create_task(watch)
         try:
             yield task
         finally:

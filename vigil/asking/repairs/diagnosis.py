@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from engine.cluster.differences import REMEDY as DIFFERENCE_REMEDY
+from engine.cluster.differences import differences
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
 from engine.orders.store import find_drifts
@@ -97,7 +99,13 @@ async def examine(config: Config) -> list[DoctorCheck]:
     of_definitions = look_at_definitions(nodes, [each for each in definitions if each.holds])
     of_rows = await _look_at_rows(config, await _heads(config))
     of_nodes = [*of_definitions, *of_orders, *of_reactors]
-    return [*of_log, *of_nodes, *of_rows, *await _look_at_instances(config)]
+    return [
+        *of_log,
+        *look_at_declarations(nodes),
+        *of_nodes,
+        *of_rows,
+        *await _look_at_instances(config),
+    ]
 
 
 async def look_at_losses(config: Config) -> list[DoctorCheck]:
@@ -167,6 +175,13 @@ def look_at_definitions(
     received = [(each, rollout_of(nodes, each)) for each in definitions]
     bad = [_of_definition(each, said) for each, said in received if said.is_in_vain]
     return bad or [DoctorCheck(what, "ok", f"{len(definitions):,}, and nodes run them")]
+
+
+def look_at_declarations(nodes: Sequence[NodeInfo]) -> list[DoctorCheck]:
+    """Return which actors nodes declare differently; a note, as they do during a deploy."""
+    return [
+        DoctorCheck(each.actor, "note", each.says, DIFFERENCE_REMEDY) for each in differences(nodes)
+    ]
 
 
 async def look_at_orders(ports: Ports) -> list[DoctorCheck]:
