@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
+from itertools import islice
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -268,6 +269,24 @@ def value_at(payload: JsonObject, path: str) -> object:
         word, dot, rest = rest.partition(".")
         level = level.get(word) if dot else ABSENT
     return ABSENT
+
+
+KEYS_MAX: Final = 1_000
+"""Most keys of a payload that a misspelt one is compared with."""
+
+
+def paths_beside(payload: JsonObject, path: str) -> list[str]:
+    """Return the paths that `payload` has where `path` leads nowhere: those beside what it lacks.
+
+    The first `KEYS_MAX` of them, each up to `PATH_CHARS_MAX` characters.
+    """
+    level, before, rest = payload, "", path
+    while True:
+        word, dot, rest = rest.partition(".")
+        below = level.get(word)
+        if not (dot and isinstance(below, dict)):
+            return [f"{before}{key}"[:PATH_CHARS_MAX] for key in islice(level, KEYS_MAX)]
+        level, before = below, f"{before}{word}."
 
 
 def problem_of_path(path: object) -> str | None:

@@ -4083,6 +4083,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/cluster/test_differences.py",
     ),
     Mutant(
+        "lacked-key-told-once",
+        "that an event lacks the key of an option is told once",
+        becomes("not path").at("test"),
+        "tests/mistakes/test_keys.py",
+    ),
+    Mutant(
         "cancel-all-rounds",
         "all episodes of an actor are canceled, not the first that are found",
         always,

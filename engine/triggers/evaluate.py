@@ -52,6 +52,7 @@ from engine.triggers.rules import (
     id_of,
 )
 from engine.usercode.call import call, in_text
+from engine.validation import ABSENT, NAMES_MAX, near, paths_beside, value_at
 from engine.workflows.start import InstanceStart, start_of
 from streams.errors import (
     RevisionConflict,
@@ -90,6 +91,13 @@ MISTAKES: Final[Mapping[str, str]] = {
     "filter_type": "event has a value that the filter cannot compare; it does not fire",
 }
 """Reasons of refusals that may be a mistake, and what is logged the first time."""
+
+LACKED: Final[Mapping[str, str]] = {
+    "subject_key": "event lacks the key of subject_key; its episode has no subject",
+    "concurrency_key": "event lacks the key of concurrency_key; no limit counts its episode",
+}
+"""Options that name a key of the payload, and what is logged if the first event lacks it: that may
+be a mistake."""
 
 DEDUPE_FAILED: Final = "dedupe_failed"
 """Reason of a dead letter, counted as a ruling, too: a user's dedupe function gave no key."""
@@ -318,6 +326,7 @@ class TriggerEvaluator:
     context: ActorContext
     breakers: Breakers
     _warned: set[tuple[str, ...]] = field(default_factory=set)
+    """What was looked at once, and warned of if it was wrong: expectation, what, and path."""
     builder: OpeningBuilder = field(init=False)
     _cooldowns: Cooldowns = field(init=False)
     _debouncer: DebounceStore = field(init=False)
@@ -349,6 +358,7 @@ class TriggerEvaluator:
             ruling = rules.rule(expectation, event, stack=stack, actor=actor.id)
             match ruling:
                 case Fire(trigger=fired):
+                    self._look_for_keys(expectation, event)
                     parts.append(await self._keyed(expectation, event, fired))
                 case Refuse():
                     self._refused(ruling, expectation, event)
@@ -360,6 +370,7 @@ class TriggerEvaluator:
                             )
                         )
                 case _:
+                    self._look_for_keys(expectation, event)
                     parts.append(Gated(expectation=expectation, event=event, is_repeat=is_repeat))
         return parts
 
@@ -637,6 +648,25 @@ class TriggerEvaluator:
                 further="counted, not logged",
             )
 
+    def _look_for_keys(self, expectation: Expectation, event: DomainEvent) -> None:
+        """Warn if the first event that fits an expectation lacks a key that an option names."""
+        for option, message in LACKED.items():
+            path = getattr(expectation, option)
+            place = (expectation.name, option, path)
+            if not path or place in self._warned:  # guard: lacked-key-told-once
+                continue
+            self._warned.add(place)
+            if value_at(event.payload, path) is ABSENT:
+                log.warning(
+                    message,
+                    actor=self.context.actor.id,
+                    expectation=expectation.name,
+                    key=path,
+                    hint=_hint(event, path),
+                    event_id=event.id,
+                    further="not logged",
+                )
+
     def _count(self, reason: str, expectation: Expectation) -> None:
         telemetry.gate_rulings.add(
             1, {"actor": self.context.actor.id, "expectation": expectation.name, "reason": reason}
@@ -653,3 +683,10 @@ def _check_late(opened: Opening, *, is_late: bool) -> None:
     """Leave a late cause to other nodes, before anything is changed for it."""
     if is_late:
         raise Unavailable(id_of(opened), detail="it came so late that others may have it")
+
+
+def _hint(event: DomainEvent, path: str) -> str:
+    """Return which key of the payload is meant with `path`, or which there are."""
+    there = paths_beside(event.payload, path)
+    some = f"known: {', '.join(there[:NAMES_MAX])}, …" if there else "the payload has none there"
+    return near(path, there) or some
