@@ -4089,6 +4089,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/mistakes/test_keys.py",
     ),
     Mutant(
+        "command-gives-up-soon",
+        "a command says at once that there is no server, and a node waits for one",
+        becomes("STAYING_TRIES_S"),
+        "tests/mistakes/test_stacks.py",
+    ),
+    Mutant(
         "cancel-all-rounds",
         "all episodes of an actor are canceled, not the first that are found",
         always,

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
+import struct
+import threading
 
 import pytest
 
 from streams import jetstream
 from streams.embedded import EmbeddedNats
+from streams.jetstream.connection.link import RECONNECT_S
 from streams.jetstream.ports.configs import stacks_among
 from streams.subjects import Stack
 from tests.mistakes.mistake import Mistake
 from tests.vigil.program import NOWHERE, Vigil
 from vigil import Client, StackNotFound
+from vigil.asking.connect import COMMAND_TRIES_S
 
 WATCHER = """
 from vigil import Actor, App, event
@@ -36,6 +41,30 @@ MISTAKES = [
         "command",
     ),
     Mistake(
+        84,
+        "no NATS server listens at the address",
+        "vigil --nats-url nats://127.0.0.1:1 publish x {}",
+        "vigil: connecting to nats://127.0.0.1:1: nobody listens there; `vigil up` brings servers"
+        " of its own, `vigil doctor` shows which are looked for and why",
+        "command",
+    ),
+    Mistake(
+        86,
+        "the address of the NATS server names no host that there is",
+        "vigil --nats-url foo.invalid publish x {}",
+        "vigil: connecting to foo.invalid: that name of a host cannot be looked up; `vigil up`"
+        " brings servers of its own, `vigil doctor` shows which are looked for and why",
+        "command",
+    ),
+    Mistake(
+        86,
+        "the address of the NATS server is one of another kind of server",
+        "vigil --nats-url http://127.0.0.1:1 publish x {}",
+        "vigil: --nats-url: not the address of a NATS server: it does not begin with one of nats,"
+        " tls, ws, wss; use nats://host:port",
+        "command",
+    ),
+    Mistake(
         90,
         "two apps with one actor id on one stack, which declare it differently",
         WATCHER,
@@ -45,6 +74,11 @@ MISTAKES = [
         "log",
     ),
 ]
+
+COMMAND_COMES_MAX = 2 * (1 + round(COMMAND_TRIES_S / RECONNECT_S))
+"""How often a command tries to connect; the client tries at most twice each time."""
+
+MOST_S = 30.0
 
 SAID = {each.number: each.said for each in MISTAKES}
 
@@ -175,3 +209,67 @@ def test_two_apps_that_declare_one_actor_differently_are_told_of(vigil):
     assert shown == check["says"] == row.said
     assert (check["status"], "of its own" in check["remedy"]) == ("note", True)
     assert row.said in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    "row", [each for each in MISTAKES if each.number in {84, 86}], ids=lambda row: row.made
+)
+def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path, row):
+    _, *words = shlex.split(row.done)
+    done = Vigil(tmp_path, is_warm=True).run(*words)
+    assert done.stderr == f"{row.said}\n"
+    assert (done.returncode, done.stdout) == (2 if "--nats-url:" in row.said else 1, "")
+
+
+class Refusing:
+    """Is at a port, counts who comes, and resets each connection, as a server that is starting."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"nats://127.0.0.1:{self._server.getsockname()[1]}"
+        self._came = threading.Condition()
+        self.count = 0
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                visitor, _ = self._server.accept()
+            except OSError:
+                return
+            visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            visitor.close()
+            with self._came:
+                self.count += 1
+                self._came.notify_all()
+
+    def wait_count(self, least: int) -> bool:
+        with self._came:
+            return self._came.wait_for(lambda: self.count >= least, MOST_S)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def refusing():
+    server = Refusing()
+    yield server
+    server.close()
+
+
+def test_a_command_gives_up_soon(tmp_path, refusing):
+    command = Vigil(tmp_path, is_warm=True, **{**NOWHERE, "VIGIL_NATS_URL": refusing.url})
+    done = command.run("publish", "x", "{}")
+    assert done.stderr.startswith(f"vigil: connecting to {refusing.url}: ")
+    assert (done.returncode, 1 <= refusing.count <= COMMAND_COMES_MAX) == (1, True)
+
+
+def test_a_node_goes_on_trying_for_a_while(tmp_path, refusing):
+    (tmp_path / "one.py").write_text(WATCHER)
+    command = Vigil(tmp_path, is_warm=True, **{**NOWHERE, "VIGIL_NATS_URL": refusing.url})
+    with command.running("node", "--app", "one:app", "--no-project") as node:
+        assert refusing.wait_count(COMMAND_COMES_MAX + 1), node.said

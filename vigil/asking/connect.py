@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import structs
 
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from streams.ports.all import Ports
 
 T = TypeVar("T")
+
+COMMAND_TRIES_S: Final = 1.0
+"""How long a command or a client tries to connect where nobody listens, in seconds."""
+
+STAYING_TRIES_S: Final = 5.0
+"""How long a node or a projector does: its server may be started together with it."""
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -53,6 +59,7 @@ async def connected(
     creates: bool = True,
     is_for_node: bool = False,
     is_reading: bool = False,
+    is_staying: bool = False,
     known: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[Ports]:
     """Yield the log of the stack. Streams that are missing on the server are created.
@@ -61,13 +68,15 @@ async def connected(
         creates: whether to create a stack that is missing, too: for who only reads, it is a typo.
         is_for_node: whether to check that the server permits all that a node does.
         is_reading: whether to connect to a stack that has lost its past, too.
+        is_staying: whether to wait for a server that is just starting; a command says at once that
+            there is none.
         known: positions that the rows know, by stream: what has them is not made anew.
 
     Raises `BadName` if there are no credentials where the settings name them.
     """
     from streams import jetstream
 
-    url, link = config.settings.nats_url, link_settings(config)
+    url, link = config.settings.nats_url, link_settings(config, is_staying=is_staying)
     connecting = jetstream.connect(
         url,
         stack=config.stack,
@@ -89,18 +98,24 @@ async def connected_elsewhere(config: Config) -> AsyncIterator[Sequence[Ports]]:
     async with AsyncExitStack() as entered:
         yield [
             await entered.enter_async_context(
-                connected(replace(config, settings=settings, stack=stack), is_for_node=True)
+                connected(
+                    replace(config, settings=settings, stack=stack),
+                    is_for_node=True,
+                    is_staying=True,
+                )
             )
             for stack in config.serves
         ]
 
 
-def link_settings(config: Config) -> LinkSettings:
-    """Return the settings of the connection, and of what it creates."""
+def link_settings(config: Config, *, is_staying: bool = False) -> LinkSettings:
+    """Return the settings of the connection, and of what it creates; see `connected`."""
     from streams.jetstream import LinkSettings
 
     settings = config.settings
     return LinkSettings(
+        # guard: command-gives-up-soon
+        first_tries_s=STAYING_TRIES_S if is_staying else COMMAND_TRIES_S,
         name=f"vigil {config.node}",
         lease_ttl_s=settings.lease_s,
         replicas=settings.replicas,

@@ -92,7 +92,7 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
     within_s = config.settings.grace_s + EXIT_S
     with stopping(stop.set, abandon=servers.kill, within_s=within_s):
         async with (
-            connected(config) as ports,
+            connected(config, is_staying=True) as ports,
             watched_streams(ports, node=config.node),
             pooled(config) as pool,
             projecting(ports, pool, node=config.node),

@@ -90,7 +90,7 @@ async def _serve_alone(config: Config, app: App, episode: str) -> bool:
     settings, fenced = config.settings, asyncio.Event()
     ends_after_s = BLOCKED_LEASES_MAX * settings.lease_s
     async with (
-        connected(config, is_for_node=True) as ports,
+        connected(config, is_for_node=True, is_staying=True) as ports,
         watched_loop(ends_after_s=ends_after_s),
     ):
         node = Node(
@@ -128,7 +128,8 @@ async def _serve(
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(pooled(config)) if work.projects else None
         rows = await known_positions(pool, config.stack) if pool is not None else {}
-        connecting = connected(config, is_for_node=app is not None, known=rows)
+        is_node = app is not None
+        connecting = connected(config, is_for_node=is_node, is_staying=True, known=rows)
         ports = await stack.enter_async_context(connecting)
         if abandon is not None and config.is_node_reserved:  # guard: only-reserved-names-succeed
             await _succeed(ports, config.node)

@@ -120,7 +120,7 @@ def supervise(
 
     async def try_servers() -> None:
         for config in configs:
-            async with connected(config, is_for_node=True):
+            async with connected(config, is_for_node=True, is_staying=True):
                 pass
         if work.projects:
             async with pooled(configs[0]):

@@ -57,7 +57,7 @@ class Link:
         Raises:
             BadName: there are no credentials at the settings' path.
             Incompatible: there are, and nothing here can sign with them.
-            Unavailable: nobody could be reached in `connect_timeout_s`, or we were refused.
+            Unavailable: nobody could be reached in `first_tries_s`, or we were refused.
         """
         if self.settings.creds:
             read_credentials(self.settings.creds)
@@ -149,7 +149,7 @@ class Link:
 
     async def _open_first(self) -> Session:
         """Return the first session; a server that is just starting gets time to listen."""
-        deadline_s = self.clock.monotonic_s() + self.settings.connect_timeout_s
+        deadline_s = self.clock.monotonic_s() + self.settings.first_tries_s
         while True:
             try:
                 return await open_session(self._servers, self.settings)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -221,7 +222,7 @@ class Session:
         The server names the denied subject in the error's text and nowhere else, and nats-py lowers
         its case.
         """
-        self.last_error = str(error) or type(error).__name__
+        self.last_error = _in_words(error)
         if f'subscription to "{self._commands.lower()}.' in self.last_error:
             self._denial = Incompatible(
                 f"this user may not receive answers at {self._commands}",
@@ -276,6 +277,16 @@ def _served(subject: str, msg: Received) -> Received:
     if msg.status == _NO_RESPONDERS:
         raise NobodyServes(subject, detail="nobody answers there")
     return msg
+
+
+def _in_words(error: Exception) -> str:
+    match error:
+        case socket.gaierror():
+            return "that name of a host cannot be looked up"
+        case ConnectionRefusedError():
+            return "nobody listens there"
+        case _:
+            return str(error) or type(error).__name__
 
 
 def _whatever(_: Received) -> bool:

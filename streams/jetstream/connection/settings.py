@@ -48,7 +48,10 @@ class LinkSettings:
     """How long one request may go unanswered. Measured: a publish takes 0.4 to 3 ms, and
     0.25 s behind 50,000 timers that fall due at once."""
     connect_timeout_s: float = 5.0
-    """How long the first connection may take, and each attempt after a loss."""
+    """How long an attempt to connect may take."""
+    first_tries_s: float = 5.0
+    """How long the first connection is tried where nobody listens, or no host has that name: a
+    server that is just starting gets that time. After a loss it is tried for ever."""
     user: str | None = None
     password: str | None = None
     creds: str | None = None

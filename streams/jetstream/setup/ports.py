@@ -48,7 +48,7 @@ async def connect(
 
     Raises:
         BadName: `url` has an invalid address, or there are no credentials where `settings` say.
-        Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
+        Unavailable: no server could be reached in `first_tries_s`, or it refused us.
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or this
             user lacks a right.
         NoSuchStack: the stack is missing and must not be created.
