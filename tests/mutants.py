@@ -4199,6 +4199,36 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_widths.py",
     ),
     Mutant(
+        "failed-step-not-changeable",
+        "nobody is told to approve a failed step with changes",
+        instead("= 'awaiting_approval'", "IS NOT NULL"),
+        "tests/projections/test_workflow_rows.py",
+    ),
+    Mutant(
+        "ambiguous-key-refused",
+        "a beginning of several keys of dead letters decides about none",
+        never,
+        "tests/vigil/test_dead.py",
+    ),
+    Mutant(
+        "whole-key-needs-no-rows",
+        "a decision about a dead letter with its whole key reads no rows",
+        gives("kind == Kind.EPISODE"),
+        "tests/vigil/test_dead.py",
+    ),
+    Mutant(
+        "key-without-id-whole",
+        "a key that ends with no id is listed whole",
+        gives("end"),
+        "tests/vigil/test_columns.py",
+    ),
+    Mutant(
+        "error-before-lesser-column",
+        "an error has its room before what matters less has any",
+        gives("least[column]"),
+        "tests/vigil/test_widths.py",
+    ),
+    Mutant(
         "hidden-folder-not-applied",
         "what is hidden in a folder is not applied",
         gives("False"),

@@ -75,6 +75,12 @@ async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None
     return _only(await _rows(pool, "show_episode", stack.name, episode_id))
 
 
+async def list_letter_keys(pool: Pool, stack: Stack, *, beginning: str, limit: int) -> list[str]:
+    """Return the keys of dead letters that begin so, in order."""
+    rows = await _rows(pool, "list_letter_keys", stack.name, beginning, limit)
+    return [str(row["letter_key"]) for row in rows]
+
+
 async def list_episode_ids(
     pool: Pool, stack: Stack, *, first: UUID, last: UUID, limit: int
 ) -> list[UUID]:

@@ -47,7 +47,14 @@ SELECT
             ORDER BY block.step_no DESC
             LIMIT 1
         ), false)
-        ELSE listed.kind IN ('output', 'workflow_step')
+        WHEN 'workflow_step' THEN EXISTS (
+            SELECT
+            FROM workflow_steps AS step
+            WHERE step.stack = $1 AND step.instance_id = listed.id::uuid
+                AND step.step_id = listed.expectation_id
+                AND step.status = 'awaiting_approval'  -- guard: failed-step-not-changeable
+        )
+        ELSE listed.kind = 'output'
     END AS editable
 FROM listed
 ORDER BY listed.since, listed.kind, listed.id

@@ -235,6 +235,18 @@ async def test_what_waits_for_people_is_in_their_inbox(pool, stack, life, says, 
     assert row["since"] is not None
 
 
+@pytest.mark.parametrize(
+    ("life", "is_editable"), [(LIVES["waiting for approval"], True), (PAUSED, False)]
+)
+async def test_what_is_approved_may_be_changed_and_a_failed_step_may_not(
+    pool, stack, life, is_editable
+):
+    journal, _ = lived(*life, stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    (row,) = await reader.list_inbox(pool, stack)
+    assert row["editable"] is is_editable
+
+
 async def test_the_inbox_says_who_may_decide_on_a_step(pool, stack):
     journal, _ = lived(flow(ASKING), [], stack)
     await write(pool, changes_of(journal, stack=stack), stack=stack)

@@ -36,6 +36,17 @@ def test_an_id_is_as_short_as_tells_it_from_those_beside_it():
     assert short_ids([A, B, C, None]) == {A: "3f2a9c1e-88b0", B: "3f2a9c1e-1c44", C: "a81c07d2"}
 
 
+def test_a_key_has_so_much_of_the_id_that_it_ends_with_and_another_stays_whole():
+    listing = Listing((Column("key", "key", Form.KEY),))
+    rows = [{"key": f"episode.{A}"}, {"key": "vigil-events.17"}, {"key": "output.mail:1"}]
+    assert [row["key"] for row in told(rows, listing, now=NOW)] == [
+        "episode.3f2a9c1e",
+        "vigil-events.17",
+        "output.mail:1",
+    ]
+    assert told(rows, listing, now=NOW, is_wide=True) == rows
+
+
 @pytest.mark.parametrize(
     ("ago_s", "said"),
     [(0, "0s"), (59, "59s"), (60, "1m"), (7_199, "1h"), (4 * 86_400, "4d"), (-420, "in 7m")],

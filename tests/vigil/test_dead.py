@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -251,6 +252,35 @@ def test_what_cannot_be_settled_is_one_line_each_and_keeps_nothing_else_from_it(
 def test_an_event_that_is_gone_is_one_line(connected, past):
     (key,) = past.bury_events(99)
     assert "any more" in one_line(connected.run("dead", "requeue", key), code=1)
+
+
+def test_the_letter_of_an_episode_is_named_by_so_much_of_its_key_as_tells_it_apart(connected, past):
+    one, other = (past.write_episode(host) for host in ("h1", "h2"))
+    with projected(connected):
+        connected.wait_for("dead", "list", until=lambda rows: keys(rows) == {one, other})
+    short = one[: len("episode.") + 8]
+    listed = [line.split()[0] for line in connected.run("dead", "list").stdout.splitlines()]
+    assert connected.ask("dead", "show", short)["letter_key"] == one
+    assert (short in listed, one in listed) == (True, False)
+
+    said = one_line(connected.run("dead", "requeue", "episode."), code=1)
+    assert "there is no such dead letter" in said
+    said = one_line(connected.run("dead", "discard", "episode.zz", "--reason", "r"), code=1)
+    assert "`vigil dead list --all` shows those that there are" in said
+    done = connected.run("dead", "discard", short.upper().replace("EPISODE", "episode"),
+                         "--reason", "r")  # fmt: skip
+    assert done.stdout == f"{one}: discarded\n"
+
+
+def test_a_beginning_of_several_keys_of_letters_names_them(connected, past):
+    several = sorted(past.write_episode(f"h{number}") for number in range(17))
+    digit = next(a[8] for a, b in pairwise(several) if a[8] == b[8])
+    with projected(connected):
+        connected.wait_for("dead", "list", until=lambda rows: len(rows) == len(several))
+
+    said = one_line(connected.run("dead", "requeue", f"episode.{digit}"), code=2)
+
+    assert f"'episode.{digit}' begins the keys of several dead letters: episode.{digit}" in said
 
 
 def test_letters_are_named_or_all(vigil):

@@ -71,6 +71,21 @@ def test_what_can_expire_says_when():
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "editable", "what"),
+    [
+        ("workflow_step", True, "approval of step dba.shrink"),
+        ("workflow_step", False, "failed step dba.shrink"),
+        ("output", True, "approval of an output of dba.shrink"),
+        ("nondeterministic_replay", False, "parked episode of dba.shrink"),
+        ("dead_letter", False, "dead letter of dba.shrink"),
+    ],
+)
+def test_what_waits_is_named_in_words(kind, editable, what):
+    (headline, *_) = said(row(kind=kind, editable=editable))
+    assert headline == f"{what} since 2030-01-01 08:00:00 UTC"
+
+
 def test_a_dead_letter_need_not_be_of_an_actor():
     (headline, *_) = said(row(kind="dead_letter", actor_id=None, expectation_id=None))
     assert headline == "dead letter since 2030-01-01 08:00:00 UTC"

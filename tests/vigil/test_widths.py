@@ -44,6 +44,20 @@ def test_what_is_small_may_stay_where_what_matters_more_has_no_room():
     assert fit(cells, width=50, spare=["turns", "actor"]) == {"id": 36, "turns": 5}
 
 
+def test_what_matters_more_has_its_room_before_what_matters_less_has_any():
+    cells = {"id": [ID], "error": [TEXT], "actor": ["watcher"]}
+    spare = ["actor", "error"]
+
+    assert fit(cells, width=70, spare=spare) == {"id": 36, "error": 21, "actor": 7}
+    assert fit(cells, width=70, spare=spare, rooms={"error": 30}) == {"id": 36, "error": 30}
+
+
+def test_where_there_is_less_room_than_wanted_a_text_has_what_there_is():
+    cells = {"id": [ID], "error": [TEXT]}
+
+    assert fit(cells, width=60, spare=["error"], rooms={"error": 64}) == {"id": 36, "error": 20}
+
+
 def test_a_time_stays_on_one_line():
     assert fit({"at": ["2030-01-31 09:00:00"], "summary": [TEXT]}, width=42) == {
         "at": TEXT_MIN,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from projections.postgres import reader
 from projections.records import DeadLetterRecord, DeadLetterSummary, record_of
+from streams.layout import Kind
 from streams.model.outputs import OutputStatus
-from vigil.asking.rows import require, why_none_of
+from vigil.asking.rows import ID_NAMES_MAX, require, why_none_of
 from vigil.client.connections import Connections
 from vigil.client.page import LETTER_STATUSES, Page, check_asked, page_of
+from vigil.errors import Mistake, NotFound
 
 if TYPE_CHECKING:
     from projections.postgres.query_result import Row
@@ -20,15 +22,44 @@ if TYPE_CHECKING:
 
 WAITING: Final = "waiting"
 
+ID_CHARS: Final = 36
+"""Characters of an id of an episode."""
+
+REMEDY: Final = "`vigil dead list --all` shows those that there are"
+
 GONE_ON: Final = "its output has gone on"
 """Why the dead letter of an output that is no longer failed is of no use."""
 
 
 @dataclass(frozen=True)
 class DeadLetterCalls:
-    """Calls about dead letters: `client.dead_letters`."""
+    """Calls about dead letters: `client.dead_letters`.
+
+    The letter of an episode may be named by so much of its key that it is one, as
+    `episode.3f2a9c1e`: the rows tell. A beginning that fits several is a `Mistake`.
+    """
 
     _connections: Connections
+
+    async def find(self, key: str) -> str:
+        """Return the key of a dead letter whose key alone begins so; a whole one is not looked up.
+
+        Raises:
+            Mistake: it is the beginning of several.
+            NotFound: there is no such dead letter.
+        """
+        if not _is_beginning(key):
+            return key
+        stack = self._connections.stack
+        async with self._connections.rows() as pool:
+            found = await reader.list_letter_keys(
+                pool, stack, beginning=key.lower(), limit=ID_NAMES_MAX + 1
+            )
+        if not found:
+            raise NotFound(f"no dead letter {key!r} in stack {stack.name}", remedy=REMEDY)
+        if len(found) > 1:  # guard: ambiguous-key-refused
+            raise Mistake(f"{key!r} begins the keys of several dead letters: {_named(found)}")
+        return found[0]
 
     async def list(
         self, *, status: str | None = WAITING, limit: int = 50
@@ -61,9 +92,10 @@ class DeadLetterCalls:
         Raises:
             NotFound: the rows have no dead letter of this key.
         """
+        whole = await self.find(key)
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            found = await reader.show_dead_letter(pool, stack, key)
+            found = await reader.show_dead_letter(pool, stack, whole)
             row = require(found, f"dead letter {key!r}", stack)
             return row | {"what_to_do": what_to_do(row)}
 
@@ -72,12 +104,16 @@ class DeadLetterCalls:
 
         An event is published again, for an episode that failed another one is opened, a command is
         sent again. A dead letter that is settled, or that there is not, is refused.
+
+        Raises:
+            Mistake: a key is the beginning of several.
+            NotFound: no dead letter has a key that begins so.
         """
         from vigil.asking import dead_letters
 
-        name = self._connections.who(by)
+        name, whole = self._connections.who(by), [await self.find(key) for key in keys]
         async with self._connections.log() as ports:
-            return await dead_letters.requeue(ports, keys, by=name, clock=self._connections.clock)
+            return await dead_letters.requeue(ports, whole, by=name, clock=self._connections.clock)
 
     async def discard(
         self, *keys: str, reason: str, by: str | None = None
@@ -85,12 +121,31 @@ class DeadLetterCalls:
         """Discard dead letters, which stay in the table, and return what became of each.
 
         One that is settled, or that there is not, is refused.
+
+        Raises:
+            Mistake: a key is the beginning of several.
+            NotFound: no dead letter has a key that begins so.
         """
         from vigil.asking import dead_letters
 
         name, clock = self._connections.who(by), self._connections.clock
+        whole = [await self.find(key) for key in keys]
         async with self._connections.log() as ports:
-            return await dead_letters.discard(ports, keys, by=name, reason=reason, clock=clock)
+            return await dead_letters.discard(ports, whole, by=name, reason=reason, clock=clock)
+
+
+def _is_beginning(key: str) -> bool:
+    """Return whether it can be the beginning of the key of an episode's letter, and no whole one.
+
+    No other key is long, and one may be the beginning of another.
+    """
+    kind, _, id_ = key.partition(".")
+    return kind == Kind.EPISODE and 0 < len(id_) < ID_CHARS  # guard: whole-key-needs-no-rows
+
+
+def _named(keys: Sequence[str]) -> str:
+    more = ", …" if len(keys) > ID_NAMES_MAX else ""
+    return f"{', '.join(keys[:ID_NAMES_MAX])}{more}"
 
 
 def what_to_do(row: Row) -> str | None:

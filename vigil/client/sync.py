@@ -412,6 +412,15 @@ class SyncDeadLetterCalls:
     def __init__(self, calls: DeadLetterCalls, thread: LoopThread) -> None:
         self._calls, self._thread = calls, thread
 
+    def find(self, key: str) -> str:
+        """Return the key of a dead letter whose key alone begins so; a whole one is not looked up.
+
+        Raises:
+            Mistake: it is the beginning of several.
+            NotFound: there is no such dead letter.
+        """
+        return self._thread.run(self._calls.find(key))
+
     def list(self, *, status: str | None = WAITING, limit: int = 50) -> Page[DeadLetterSummary]:
         """Return dead letters, the latest first.
 
@@ -444,6 +453,10 @@ class SyncDeadLetterCalls:
 
         An event is published again, for an episode that failed another one is opened, a command is
         sent again. A dead letter that is settled, or that there is not, is refused.
+
+        Raises:
+            Mistake: a key is the beginning of several.
+            NotFound: no dead letter has a key that begins so.
         """
         return self._thread.run(self._calls.requeue(*keys, by=by))
 
@@ -451,6 +464,10 @@ class SyncDeadLetterCalls:
         """Discard dead letters, which stay in the table, and return what became of each.
 
         One that is settled, or that there is not, is refused.
+
+        Raises:
+            Mistake: a key is the beginning of several.
+            NotFound: no dead letter has a key that begins so.
         """
         return self._thread.run(self._calls.discard(*keys, reason=reason, by=by))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Final, TypeAlias
 
@@ -32,17 +33,23 @@ LISTING: Final = Listing(
         Column("running", "running"),
         Column("blocked", "blocked"),
         Column("waiting for it", "waiting"),
-        Column("nodes", "nodes"),
-        Column("opened on", "opened_on"),
+        Column("on nodes", "nodes"),
+        Column("episodes open on", "opened_on"),
         Column("from", "source"),
         Column("expectations", "expectations"),
         Column("domain", "domain"),
     ),
-    spare=("domain", "from", "expectations", "opened on", "nodes", "waiting for it"),
+    spare=("domain", "from", "expectations", "episodes open on", "on nodes", "waiting for it"),
 )
 
 LABELS: Final[Mapping[str, str]] = {
-    "waking": "opened on",
+    "nodes": "nodes that have it",
+    "waking": "nodes that open episodes",
+    "running_on": "nodes that run episodes",
+    "slots": "episodes at a time",
+    "queued": "episodes queued",
+    "running": "episodes running",
+    "blocked": "episodes blocked",
     "events": "events that wait",
     "due": "timers that are due",
     "commands": "commands that wait",
@@ -104,8 +111,11 @@ def print_actor(row: Row, expectations: Sequence[Row]) -> None:
     """Print one actor, and each of its expectations."""
     usual = {"slots": 0, "events": 0, "due": 0, "commands": 0, "cooling_down": 0}
     usual |= {"waiting_for_calm": 0}
-    hidden = ["actor_id", "expectations", *(["waking"] if row["waking"] == row["nodes"] else [])]
-    told = columns.sheet(_in_words(row), usual=usual, hidden=hidden, labels=LABELS)
+    # Who has it does both, unless it is said.
+    same = [each for each in ("waking", "running_on") if row[each] == row["nodes"]]
+    none = {each: tables.NONE for each in ("waking", "running_on") if not row[each]}
+    hidden = ["actor_id", "expectations", *same]
+    told = columns.sheet(_in_words({**row, **none}), usual=usual, hidden=hidden, labels=LABELS)
     show_sheet(f"actor {row['actor_id']}", told)
     for each in expectations:
         print()
@@ -178,8 +188,27 @@ def why(
     """
     refusals = call(ctx, lambda client: client.actors.refusals(actor, expectation, limit=limit))
     rows = [refusal_row(each) for each in refusals]
-    why_none = f"no event was refused in the last 24 hours, for {expectation} of {actor}"
-    show_table(rows, REFUSALS, is_json=is_json, is_wide=is_wide, why_none=why_none)
+    print_refusals(rows, f"{actor}.{expectation}", is_json=is_json, is_wide=is_wide)
+
+
+def print_refusals(
+    rows: Sequence[Row],
+    of: str,
+    *,
+    is_json: bool = False,
+    is_wide: bool = False,
+    now: datetime | None = None,
+) -> None:
+    """Print why events did not fire an expectation: `of` is its actor's name and its own."""
+    show_table(
+        rows,
+        REFUSALS,
+        is_json=is_json,
+        is_wide=is_wide,
+        title=f"Events that did not fire {of}, and why (last 24 hours)",
+        why_none=f"every event of the last 24 hours has fired {of}, or none came",
+        now=now,
+    )
 
 
 definitions.add_to(app)

@@ -14,7 +14,7 @@ from vigil.commands.call import call
 from vigil.errors import Mistake
 from vigil.options import By, IsJson, IsWide, Limit, require_consent
 from vigil.printing import columns
-from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import report, show_record, show_sheet, show_table
 from vigil.printing.tables import Row
 
@@ -22,17 +22,17 @@ app = typer.Typer(no_args_is_help=True)
 
 LISTING: Final = Listing(
     (
-        Column("key", "letter_key"),
+        Column("key", "letter_key", Form.KEY),
         Column("status", "status"),
         Column("reason", "reason"),
         Column("age", "lettered_at", Form.AGE, wide="set aside"),
-        Column("detail", "detail"),
+        Column("detail", "detail", room=SENTENCE),
         Column("actor", "actor_id"),
         Column("settled by", "settled_by"),
         Column("note", "settled_note"),
         Column("subject of the message", "source_subject"),
     ),
-    spare=("subject of the message", "note", "settled by", "actor", "age", "detail"),
+    spare=("subject of the message", "note", "settled by", "actor", "detail", "age"),
 )
 TOLD: Final = frozenset({
     "stack", "journal_seq", "letter_key", "status", "reason", "detail", "lettered_at", "settled_at",
@@ -45,7 +45,7 @@ _CLOCK: Final = SystemClock()
 WAITING: Final = "waiting"
 
 Keys: TypeAlias = Annotated[
-    list[str] | None, Argument(metavar="KEY", help="Dead letters, as the list shows them.")
+    list[str] | None, Argument(metavar="KEY", help="Keys of dead letters, as the list shows them.")
 ]
 IsAllWaiting: TypeAlias = Annotated[
     bool, Option("--all-waiting", help="Every dead letter that waits.")
@@ -74,7 +74,9 @@ def list_(
 def show(
     ctx: typer.Context,
     *,
-    key: Annotated[str, Argument(metavar="KEY", help="The dead letter's key.")],
+    key: Annotated[
+        str, Argument(metavar="KEY", help="The dead letter's key, as the list shows it.")
+    ],
     is_json: IsJson = False,
 ) -> None:
     """Show one dead letter, its message, and the command that settles it."""

@@ -15,7 +15,7 @@ from vigil.commands.call import call
 from vigil.errors import Mistake
 from vigil.options import IsJson, IsWide
 from vigil.printing import columns
-from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import say_aside, show_record, show_sheet, show_table
 from vigil.printing.tables import Row
 
@@ -50,16 +50,16 @@ WOULD: Final = Listing(
         Column("about", "subject_id"),
         Column("would", "ruling"),
         Column("episode", "episode_id", Form.ID),
-        Column("compared", "compared_with"),
+        Column("compared", "compared_with", room=SENTENCE),
     ),
-    spare=("episode", "event", "about", "at", "compared"),
+    spare=("episode", "event", "compared", "about", "at"),
 )
 VERDICTS: Final = Listing(
     (
         Column("actor", "actor_id"),
         Column("expectation", "expectation_id"),
         Column("outcome", "outcome"),
-        Column("why", "why"),
+        Column("why", "why", room=SENTENCE),
         Column("episode", "episode_id", Form.ID),
     ),
     spare=("episode",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,14 @@ from vigil.errors import Mistake, NotFound, Trouble
 from vigil.options import By, IsJson, IsWide, Limit, Reason
 from vigil.printing import columns
 from vigil.printing.columns import Column, Form, Listing
-from vigil.printing.output import rows_of, show_record, show_section, show_sheet, show_table
+from vigil.printing.output import (
+    rows_of,
+    say_aside,
+    show_record,
+    show_section,
+    show_sheet,
+    show_table,
+)
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ LISTING: Final = Listing(
     (
         Column("key", "finding_key"),
         Column("severity", "severity"),
-        Column("status", "status"),
+        Column("status", "standing"),
         Column("age", "raised_at", Form.AGE, wide="raised"),
         Column("summary", "summary", room=32),
         Column("about", "subject_id"),
@@ -60,7 +67,6 @@ HISTORY: Final = Listing(
 )
 CHAIN: Final = Listing(
     (
-        Column("depth", "depth"),
         Column("key", "finding_key"),
         Column("severity", "severity"),
         Column("status", "status"),
@@ -73,9 +79,14 @@ CHAIN: Final = Listing(
 TOLD: Final = frozenset({
     "stack", "journal_seq", "history", "finding_key", "severity", "status", "class", "summary",
     "subject_kind", "subject_id", "actor_id", "expectation_id", "raised_by_episode_id", "raised_at",
-    "updated_at", "expires_at", "ttl_s",
+    "updated_at", "expires_at", "ttl_s", "acknowledged_by",
 })  # fmt: skip
 """The columns of a finding that the first lines tell, that have a table, or are for programs."""
+
+ACKNOWLEDGED: Final = "acknowledged"
+"""What stands for `active` in a list, of a finding that somebody has acknowledged."""
+
+CAUSED: Final = "Each finding was caused by the one below it"
 
 _CLOCK: Final = SystemClock()
 
@@ -111,7 +122,26 @@ def list_(
             status=only, severity=severity, actor=actor, limit=limit
         ),
     )
-    show_table(page.rows, LISTING, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+    print_findings(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+
+
+def print_findings(
+    rows: Sequence[Row],
+    *,
+    is_json: bool = False,
+    is_wide: bool = False,
+    why_none: str = "",
+    now: datetime | None = None,
+) -> None:
+    """Print a list of findings."""
+    shown = rows if is_json else [{**row, "standing": _standing(row)} for row in rows]
+    show_table(shown, LISTING, is_json=is_json, is_wide=is_wide, why_none=why_none, now=now)
+
+
+def _standing(row: Row) -> object:
+    """Return the status of a finding as a list has it: whether somebody has taken it up, too."""
+    is_seen = row["status"] == FindingStatus.ACTIVE and row["acknowledged_by"]
+    return ACKNOWLEDGED if is_seen else row["status"]
 
 
 @app.command()
@@ -128,7 +158,7 @@ def print_finding(row: Row, *, now: datetime) -> None:
     """Print one finding, and its history, the latest first."""
     about = " ".join(str(row[each]) for each in ("subject_kind", "subject_id") if row[each])
     first = {
-        "status": row["status"],
+        "status": _status(row),
         "severity": row["severity"],
         "class": row["class"],
         "summary": row["summary"],
@@ -146,6 +176,12 @@ def print_finding(row: Row, *, now: datetime) -> None:
     assert isinstance(history, list)
     changes = [{**each, "what": str(each["kind"]).removeprefix("finding_")} for each in history]
     show_section("History", changes, HISTORY, now=now)
+
+
+def _status(row: Row) -> str:
+    """Return the status of a finding, and who has acknowledged it."""
+    by = row["acknowledged_by"]
+    return f"{row['status']}, acknowledged by {by}" if by else str(row["status"])
 
 
 @app.command()
@@ -199,7 +235,24 @@ def chain(
 ) -> None:
     """Show a finding and its causes, step by step."""
     causes = call(ctx, lambda client: client.findings.causal_chain(key, depth=depth))
-    show_table(rows_of(causes), CHAIN, is_json=is_json, is_wide=is_wide)
+    print_chain(rows_of(causes), is_json=is_json, is_wide=is_wide)
+
+
+def print_chain(
+    rows: Sequence[Row],
+    *,
+    is_json: bool = False,
+    is_wide: bool = False,
+    now: datetime | None = None,
+) -> None:
+    """Print a finding and its causes."""
+    show_table(rows, CHAIN, is_json=is_json, is_wide=is_wide, title=CAUSED, now=now)
+    named = rows[-1]["caused_by_key"] if rows else None
+    if not named or is_json:
+        return
+    is_again = named in [each["finding_key"] for each in rows]
+    why = "stands above" if is_again else "was never raised, or is beyond --depth"
+    say_aside(f"the next cause, {named}, {why}")
 
 
 @contextmanager

@@ -50,15 +50,28 @@ def lines(rows: Iterable[Row]) -> Iterator[Text]:
             yield Text(f"{INDENT}{CHANGE}")
 
 
+def _what(row: Row) -> str:
+    """Return what waits, in words: what can be approved is called an approval."""
+    match row["kind"]:
+        case "workflow_step":
+            return "approval of step" if row["editable"] else "failed step"
+        case "output":
+            return "approval of an output of"
+        case "nondeterministic_replay":
+            return "parked episode of"
+        case kind:
+            return f"{str(kind).replace('_', ' ')}{' of' if row['actor_id'] else ''}"
+
+
 def _headline(row: Row) -> str:
     whose = [said(row[each]) for each in ("actor_id", "expectation_id") if row[each]]
+    names = [".".join(whose)] if whose else []
     thing = _one_line(f"{said(row['subject_kind'])} {said(row['subject_id'])}")
     about = f" about {thing}" if row["subject_id"] else ""
     until = f", until {said(row['expires_at'])} UTC" if row["expires_at"] else " UTC"
     many = row["episodes"] if row["episodes"] != 1 else None
     among = f", for {many} episodes" if many else ""
-    words = [str(row["kind"]).replace("_", " "), *([".".join(whose)] if whose else [])]
-    return f"{' of '.join(words)}{about} since {said(row['since'])}{until}{among}"
+    return f"{' '.join([_what(row), *names])}{about} since {said(row['since'])}{until}{among}"
 
 
 def _one_line(text: object) -> str:

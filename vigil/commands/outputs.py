@@ -19,7 +19,7 @@ from vigil.client.page import LIMIT_MAX
 from vigil.commands.call import call
 from vigil.errors import Mistake
 from vigil.printing import columns, tables
-from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import report, show_record, show_section, show_sheet, show_table
 from vigil.printing.tables import Row
 
@@ -36,12 +36,12 @@ LISTING: Final = Listing(
         Column("age", "created_at", Form.AGE, wide="proposed"),
         Column("attempts", "attempts"),
         Column("next try", "next_attempt_at", Form.AGE),
-        Column("error", "error", room=28),
+        Column("error", "error", room=SENTENCE),
         Column("summary", "summary"),
         Column("actor", "actor_id"),
         Column("delivered", "delivered_at", Form.AGE),
     ),
-    spare=("delivered", "actor", "attempts", "next try", "adapter", "age", "summary", "error"),
+    spare=("delivered", "actor", "attempts", "adapter", "next try", "summary", "error", "age"),
 )
 HISTORY: Final = Listing(
     (
@@ -50,7 +50,7 @@ HISTORY: Final = Listing(
         Column("attempt", "attempt"),
         Column("by", "person"),
         Column("reason", "reason"),
-        Column("error", "error"),
+        Column("error", "error", room=SENTENCE),
         Column("next try", "next_attempt_at", Form.TIME),
         Column("node", "node"),
         Column("proposal", "proposal_no"),

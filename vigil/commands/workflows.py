@@ -20,7 +20,7 @@ from vigil.commands import definitions
 from vigil.commands.call import call
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.printing import columns, tables
-from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import (
     report,
     say_begun,
@@ -50,7 +50,7 @@ LISTING: Final = Listing(
         Column("done", "progress"),
         Column("running", "running"),
         Column("waiting", "waiting"),
-        Column("error", "error"),
+        Column("error", "error", room=SENTENCE),
         Column("failed step", "failed_step"),
     ),
     spare=("failed step", "waiting", "running", "error", "about", "done"),
@@ -75,7 +75,7 @@ STEPS: Final = Listing(
         Column("after", "depends_on"),
         Column("episode", "episode_id", Form.ID),
         Column("tries", "attempts"),
-        Column("error", "error"),
+        Column("error", "error", room=SENTENCE),
         Column("next try", "retry_at", Form.AGE),
     ),
     spare=("tries", "next try", "after", "runs", "error"),

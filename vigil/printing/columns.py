@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ from vigil.printing.tables import TEXT_MIN, Row, cause_of, in_words, said
 
 ID_CHARS: Final = (8, 13, 18, 23, 36)
 """How much of an id is shown: as little as tells it from the others. Each ends a group of it."""
+
+SENTENCE: Final = 64
+"""Room for an error, in columns of characters: its class, and what went wrong."""
+
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 UTC: Final = "(UTC)"
 
@@ -31,6 +37,8 @@ class Form(Enum):
     AS_IS = auto()
     ID = auto()
     """An id: its beginning; all of it if the table is wide."""
+    KEY = auto()
+    """A word, and maybe an id behind a dot, of which it has the beginning; all if it is wide."""
     AGE = auto()
     """A time: how long ago, or in how long; the time in UTC if the table is wide."""
     TIME = auto()
@@ -48,7 +56,8 @@ class Column:
     wide: str = ""
     """Its heading in a wide table, if that is another one."""
     room: int = TEXT_MIN
-    """Least room for a text of several words, in columns of characters."""
+    """Room for a text of several words, before less important columns have any; in columns of
+    characters. There is less of it only in a terminal that is narrower."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Listing:
     """The headings of what is left out where there is no room, the least important first."""
 
     def rooms(self, *, is_wide: bool = False) -> Mapping[str, int]:
-        """Return heading → the least room for a text."""
+        """Return heading → the room for a text, as far as there is any."""
         return {_heading(each, is_wide=is_wide): each.room for each in self.columns}
 
     def left_out_first(self, *, is_wide: bool = False) -> Sequence[str]:
@@ -176,9 +185,23 @@ def _formed(values: Sequence[object], form: Form, *, now: datetime, is_wide: boo
     if form is Form.ID and not is_wide:
         short = short_ids(values)
         return [short[str(each)] if each else None for each in values]
+    if form is Form.KEY and not is_wide:
+        short = short_ids(_id_in(each) for each in values)
+        return [_with_short_id(str(each), short) for each in values]
     if form is Form.AGE and not is_wide:
         return [age(each, now) if isinstance(each, datetime) else None for each in values]
     return list(values)
+
+
+def _id_in(key: object) -> str:
+    """Return the id that a key ends with; empty: it ends with none."""
+    _, _, end = str(key).partition(".")
+    return end if _ID.fullmatch(end) else ""  # guard: key-without-id-whole
+
+
+def _with_short_id(key: str, short: Mapping[str, str]) -> str:
+    id_ = _id_in(key)
+    return f"{key.removesuffix(id_)}{short[id_]}" if id_ else key
 
 
 def _duration(seconds: float) -> str:

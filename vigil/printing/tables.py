@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TextIO, TypeAlias
@@ -127,7 +127,8 @@ def fitted(
     Args:
         width: columns of characters that there are; `PLAIN_WIDTH`: a row is one line.
         spare: the columns to leave out if need be, the least important first.
-        rooms: column → least room for a text of several words; `TEXT_MIN` by default.
+        rooms: column → room for a text of several words, before less important columns have any;
+            `TEXT_MIN` by default.
         is_cut: a row is one line, and what has no room in it ends with `…`. What people copy, a
             word, stays whole.
     """
@@ -297,22 +298,21 @@ def fit(
     """Return the width of each column that is to be shown, or None if no table fits.
 
     A table that fits has all its columns. Otherwise those that are empty are left out, and of
-    `spare`, the least important first, those that there is no room for.
+    `spare`, the least important first, those that there is no room for. What matters more has as
+    much of its room of `rooms` as there is before what matters less has any.
     """
-    least = {
-        column: max(
-            [
-                cell_len(column),
-                *(_narrowest(each, rooms.get(column, TEXT_MIN)) for each in texts),
-            ]
-        )
-        for column, texts in cells.items()
-    }
-    kept = _kept(cells, least, width, spare)
+
+    def narrowest(column: str, text_min: int) -> int:
+        texts = (_narrowest(each, text_min) for each in cells[column])
+        return max([cell_len(column), *texts])
+
+    least = {column: narrowest(column, TEXT_MIN) for column in cells}
+    wanted = {column: narrowest(column, rooms.get(column, TEXT_MIN)) for column in cells}
+    kept = _kept(cells, least, wanted, width, spare)
     if kept is None:
         return None
     room = width - PADDING * len(kept)
-    return _shared_out({column: cells[column] for column in cells if column in kept}, least, room)
+    return _shared_out({column: cells[column] for column in cells if column in kept}, kept, room)
 
 
 def left_out(cells: Cells, widths: Mapping[str, int]) -> list[str]:
@@ -321,20 +321,28 @@ def left_out(cells: Cells, widths: Mapping[str, int]) -> list[str]:
 
 
 def _kept(
-    cells: Cells, least: Mapping[str, int], width: int, spare: Sequence[str]
-) -> Collection[str] | None:
-    def fits(columns: Collection[str]) -> bool:
-        return sum(least[column] + PADDING for column in columns) <= width
+    cells: Cells,
+    least: Mapping[str, int],
+    wanted: Mapping[str, int],
+    width: int,
+    spare: Sequence[str],
+) -> Mapping[str, int] | None:
+    """Return the columns to show, and the room that each has for certain."""
 
-    if fits(cells):
-        return cells
+    def left(columns: Mapping[str, int]) -> int:
+        return width - sum(each + PADDING for each in columns.values())
+
+    if left(wanted) >= 0:
+        return wanted
     telling = [column for column, texts in cells.items() if any(texts)]
-    kept = [column for column in telling if column not in spare]
-    if not fits(kept):
+    kept = {column: least[column] for column in telling if column not in spare}
+    if left(kept) < 0:
         return None
-    for column in reversed(spare):  # guard: column-order-of-loss
-        if column in telling and fits([*kept, column]):
-            kept.append(column)
+    by_weight = [*kept, *reversed(spare)]  # guard: column-order-of-loss
+    for column in by_weight:
+        room = left(kept) + kept[column] if column in kept else left(kept) - PADDING
+        if column in telling and room >= least[column]:
+            kept[column] = min(room, wanted[column])  # guard: error-before-lesser-column
     return kept
 
 

@@ -135,6 +135,28 @@ STEPS: Final[Rows] = [
         cost_tokens=210, result_size_bytes=5_242_880,
     ),
 ]  # fmt: skip
+EVERY_STEP: Final[Rows] = [
+    made(
+        StepRow, episode_id=SLEEPER, step_no=number, state="recorded", tool_name=tool, kind=kind,
+        args_redacted=args, result=result, created_at=before(seconds=600 - number),
+        cost_ms=12, cost_tokens=0,
+    )
+    for number, (kind, tool, args, result) in enumerate(
+        [
+            ("observation", "now", None, "2026-11-23T16:54:31Z"),
+            ("tool_call", "endpoint.fetch", {"host": "web-5"}, {"status": 503}),
+            ("synthesis", None, {"question": "why?"}, {"text": "its disk is full"}),
+            ("checkpoint", None, {"phase": "diagnosed"}, None),
+            ("report", None, {"raise": 1, "clear": 2}, None),
+            ("episode", "capacity.disk_has_room", {"payload": {}}, {"status": "done"}),
+            ("approval", None, {"restart": "web-5"}, {"resolution": "approved", "by": "ann"}),
+            ("output", "output.pager", {"adapter": "pager"}, {"status": "delivered"}),
+            ("wait", None, {"ref": "restart:web-5"}, {"ok": True}),
+            ("wait", None, {"until": None, "seconds": 30.0}, None),
+        ],
+        start=1,
+    )
+]  # fmt: skip
 
 FINDING: Final = made(
     FindingRecord, finding_key="endpoint:web-3", raise_no=1, status="active", severity="critical",
@@ -351,6 +373,18 @@ LETTER: Final = made(
     "payload": '{"host":"web"}',
 }  # fmt: skip
 
+
+def waiting(kind: str, id_: str, summary: str, what_to_do: str, **said: object) -> dict[str, Any]:
+    """Return what waits for a person."""
+    usual: dict[str, object] = {
+        "actor_id": "watcher", "expectation_id": "endpoint_is_healthy", "subject_kind": None,
+        "subject_id": None, "approvers": [], "editable": False, "episodes": None,
+        "since": before(minutes=2), "expires_at": None,
+    }  # fmt: skip
+    about = {"kind": kind, "id": id_, "summary": summary, "what_to_do": what_to_do}
+    return {**usual, **about, **said}
+
+
 INBOX: Final[Rows] = [
     {
         "kind": "approval", "id": str(WEB), "actor_id": "watcher",
@@ -359,4 +393,32 @@ INBOX: Final[Rows] = [
         "what_to_do": f"vigil episodes approve {WEB}", "subject_kind": "host",
         "subject_id": "web-3", "approvers": ["ann", "bob"], "editable": True,
     },
+    waiting(
+        "workflow_step", str(ROLLOUT), "verify: does web-3 look well?",
+        f"vigil workflows approve {ROLLOUT} verify", actor_id="workflow-rollout",
+        expectation_id="verify", subject_id="web-3", approvers=["ann"], editable=True,
+    ),
+    waiting(
+        "workflow_step", str(ROLLOUT), "step upgrade has failed: tool_unavailable",
+        f"vigil workflows resume {ROLLOUT} upgrade --retry", actor_id="workflow-rollout",
+        expectation_id="upgrade", subject_id="web-3",
+    ),
+    waiting(
+        "output", "mail:db-1", "tell the owner of db-1", "vigil outputs approve mail:db-1",
+        actor_id="capacity", expectation_id="disk_has_room", subject_kind="disk",
+        subject_id="db-1", editable=True,
+    ),
+    waiting(
+        "wait", str(SLEEPER), "waits for restart:web-5", "vigil episodes resolve restart:web-5",
+        subject_kind="host", subject_id="web-5",
+    ),
+    waiting(
+        "nondeterministic_replay", str(FORK),
+        "call 1 was tool_call endpoint.fetch, and the replay asks for synthesize",
+        f"vigil episodes show {FORK}", subject_kind="host", subject_id="web-1",
+    ),
+    waiting(
+        "dead_letter", f"episode.{WEB_AGAIN}", "attempts_exhausted: 3 crashes in a row",
+        f"vigil dead show episode.{WEB_AGAIN}",
+    ),
 ]  # fmt: skip

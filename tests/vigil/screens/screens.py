@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from tests.vigil.screens import rows
-from vigil.asking.refusals import REFUSALS
 from vigil.asking.stack import in_short
 from vigil.commands import actors, dead, findings, inbox, mode, outputs, workflows
 from vigil.commands.episodes import show
@@ -49,11 +48,12 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         rows.EPISODES[3], [], now=NOW
     ),
     f"episodes steps {str(rows.WEB)[:13]}": lambda: show.print_steps(rows.STEPS),
-    "findings list": lambda: show_table(rows.FINDINGS, findings.LISTING, now=NOW),
+    f"episodes steps {str(rows.SLEEPER)[:8]}": lambda: show.print_steps(rows.EVERY_STEP),
+    "findings list": lambda: findings.print_findings(rows.FINDINGS, now=NOW),
     "findings show endpoint:web-3": lambda: findings.print_finding(
         rows.FINDING | {"history": rows.CHANGES}, now=NOW
     ),
-    "findings chain disk:db-1": lambda: show_table(rows.CHAIN, findings.CHAIN, now=NOW),
+    "findings chain disk:db-1": lambda: findings.print_chain(rows.CHAIN, now=NOW),
     "outputs list": lambda: outputs.print_outputs(rows.OUTPUTS, now=NOW),
     "outputs show page:web-3": lambda: outputs.print_output(
         rows.PAGE | {"history": rows.ATTEMPTS}, now=NOW
@@ -68,7 +68,9 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     ),
     "actors list": lambda: actors.print_actors(rows.ACTORS),
     "actors show watcher": lambda: actors.print_actor(rows.ACTORS[1], rows.EXPECTATIONS),
-    "actors why watcher endpoint_is_healthy": lambda: show_table(rows.REFUSALS, REFUSALS, now=NOW),
+    "actors why watcher endpoint_is_healthy": lambda: actors.print_refusals(
+        rows.REFUSALS, "watcher.endpoint_is_healthy", now=NOW
+    ),
     "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
     "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),

@@ -6,19 +6,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer import Option
 
 from streams.clock import SystemClock
-from streams.model.events import BlockReason, EndStatus
+from streams.model.events import BlockReason, EndStatus, StepKind
 from streams.model.triggers import LogStrategy
 from vigil import options
 from vigil.client.client import Client
 from vigil.commands.call import call, named
 from vigil.printing import columns, tables
-from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import say_aside, show_record, show_section, show_sheet, show_table
 from vigil.printing.tables import Row
 
@@ -35,19 +35,19 @@ LISTING: Final = Listing(
         Column("expectation", "expectation_id"),
         Column("status", "status"),
         Column("age", "queued_at", Form.AGE, wide="opened"),
-        Column("result", "result"),
+        Column("result", "result", room=SENTENCE),
         Column("actor", "actor_id"),
         Column("turns", "turns_used"),
     ),
-    spare=("turns", "actor", "about", "result"),
+    spare=("turns", "actor", "result", "about"),
 )
 STEPS: Final = Listing(
     (
         Column("step", "step_no"),
-        Column("what", "what"),
+        Column("what", "what", room=34),
         Column("state", "state"),
         Column("took", "took"),
-        Column("error", "error", room=32),
+        Column("error", "error", room=SENTENCE),
         Column("arguments", "args_redacted"),
         Column("result", "result"),
         Column("tokens", "cost_tokens"),
@@ -73,7 +73,7 @@ OUTPUTS: Final = Listing(
         Column("came to", "outcome"),
         Column("attempts", "attempts"),
         Column("next try", "next_attempt_at", Form.AGE),
-        Column("error", "error"),
+        Column("error", "error", room=SENTENCE),
         Column("delivered as", "delivered_ref"),
     ),
     spare=("delivered as", "attempts", "next try", "adapter", "error"),
@@ -84,7 +84,7 @@ CHILDREN: Final = Listing(
         Column("call", "parent_call"),
         Column("id", "episode_id", Form.ID),
         Column("status", "status"),
-        Column("result", "result"),
+        Column("result", "result", room=SENTENCE),
         Column("turns", "turns_used"),
         Column("tokens", "tokens_used"),
     ),
@@ -332,12 +332,44 @@ def _of_step(row: Row) -> Row:
     state = STATES.get(str(row["state"]), row["state"])
     return {
         **row,
-        "what": row["tool_name"] or str(row["kind"]).replace("_", " "),
+        "what": _what(row),
         "state": f"{state}, override" if row["is_override"] else state,
         "took": columns.took(row["cost_ms"]),
+        "cost_tokens": row["cost_tokens"] or None,
         "error": columns.error_of(row),
         "result": shown_as(row),
     }
+
+
+def _what(row: Row) -> str:
+    """Return what a step did, as far as its arguments and its result may be seen."""
+    tool, args, result = row["tool_name"], _object(row["args_redacted"]), _object(row["result"])
+    kind = str(row["kind"])
+    match kind:
+        case StepKind.EPISODE if tool:
+            return f"child {tool}"
+        case StepKind.OUTPUT if tool:
+            return f"output to {str(tool).removeprefix(f'{StepKind.OUTPUT}.')}"
+        case StepKind.REPORT:
+            done = (f"{count} {WOULD_HAVE.get(do, do)}" for do, count in args.items())
+            return f"findings: {', '.join(done)}" if args else "findings"
+        case StepKind.APPROVAL if result.get("resolution"):
+            by = result.get("by")
+            return f"approval: {result['resolution']}{f' by {by}' if by else ''}"
+        case StepKind.WAIT if args.get("ref"):
+            return f"wait for {args['ref']}"
+        case StepKind.WAIT if args.get("seconds"):
+            return f"sleep of {args['seconds']:g} s"
+        case StepKind.WAIT if args.get("until"):
+            return "sleep"
+        case StepKind.CHECKPOINT if args.get("phase"):
+            return f"checkpoint {args['phase']}"
+        case _:
+            return str(tool or kind)
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def would_have(findings: object, outputs: object) -> list[Row]:
