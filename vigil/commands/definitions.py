@@ -200,6 +200,11 @@ def history(
     rows = rows_of(call(ctx, lambda client: client.definitions.history(kind, id_)))
     if not is_diff:
         rows = [{key: each for key, each in row.items() if key != "difference"} for row in rows]
+    print_history(rows, is_diff=is_diff, is_json=is_json)
+
+
+def print_history(rows: Sequence[Row], *, is_diff: bool = False, is_json: bool = False) -> None:
+    """Print the changes of a definition, with what differs from the one before if `is_diff`."""
     shown = rows if is_json else list(map(_in_words, rows))
     if is_json or not is_diff:
         show_table(shown, HISTORY, is_json=is_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -62,7 +63,7 @@ VERDICTS: Final = Listing(
         Column("why", "why", room=SENTENCE),
         Column("episode", "episode_id", Form.ID),
     ),
-    spare=("episode",),
+    spare=("why", "episode"),
 )
 
 _CLOCK: Final = SystemClock()
@@ -82,15 +83,22 @@ def why(
     episodes of an event are known.
     """
     found = call(ctx, lambda client: client.events.why(event_id))
-    rows = [_row(each) for each in found.verdicts]
     if is_json:
+        rows = [_row(each) for each in found.verdicts]
         show_record({**_event_row(event_id, found), "verdicts": rows}, is_json=True)
         return
+    print_verdicts(event_id, found, is_wide=is_wide)
+
+
+def print_verdicts(event_id: str, found: EventVerdicts, *, is_wide: bool = False) -> None:
+    """Print what each expectation did with an event."""
     if found.name:
         told = {"event": found.name, "at": found.at, "note": found.why_none}
         show_sheet(f"event {event_id}", columns.sheet(told, usual={}))
         print()
-    show_table(rows, VERDICTS, is_wide=is_wide, why_none=found.why_none)
+    rows = [_row(each) for each in found.verdicts]
+    title = "What expectations did with it"
+    show_table(rows, VERDICTS, is_wide=is_wide, title=title, why_none=found.why_none)
 
 
 @app.command()
@@ -139,6 +147,7 @@ def would(
     found = call(ctx, replayed)
     counts = _count_rows(found.replay)
     first = [_would_row(each) for each in found.replay.kept if each.ruling == ruling][:show]
+    more = "" if found.is_whole else f"; there are more, which --limit {limit} leaves out"
     if is_json:
         record = {
             "events": found.events,
@@ -151,12 +160,19 @@ def would(
         }
         show_record(record, is_json=True)
         return
+    print_would(counts, first, ruling, is_wide=is_wide)
+    say_aside(f"{found.events:,} events since {begins:%Y-%m-%d %H:%M:%S} UTC{more}")
+
+
+def print_would(
+    counts: Sequence[Row], first: Sequence[Row], ruling: str, *, is_wide: bool = False
+) -> None:
+    """Print how many events would have had each ruling, and the first of one of them."""
     show_table(counts, COUNTS, is_wide=is_wide)
     if first:
         print()
-        show_table(first, WOULD, is_wide=is_wide)
-    more = "" if found.is_whole else f"; there are more, which --limit {limit} leaves out"
-    say_aside(f"{found.events:,} events since {begins:%Y-%m-%d %H:%M:%S} UTC{more}")
+        title = "The first that would fire" if ruling == FIRE else f"The first refused: {ruling}"
+        show_table(first, WOULD, is_wide=is_wide, title=title)
 
 
 def _count_rows(replay: Replay) -> list[Row]:

@@ -38,7 +38,7 @@ class Form(Enum):
     ID = auto()
     """An id: its beginning; all of it if the table is wide."""
     KEY = auto()
-    """A word, and maybe an id behind a dot, of which it has the beginning; all if it is wide."""
+    """A text that may be an id, or end with one behind a dot: its beginning; all if it is wide."""
     AGE = auto()
     """A time: how long ago, or in how long; the time in UTC if the table is wide."""
     TIME = auto()
@@ -195,7 +195,7 @@ def _formed(values: Sequence[object], form: Form, *, now: datetime, is_wide: boo
 
 def _id_in(key: object) -> str:
     """Return the id that a key ends with; empty: it ends with none."""
-    _, _, end = str(key).partition(".")
+    _, _, end = str(key).rpartition(".")
     return end if _ID.fullmatch(end) else ""  # guard: key-without-id-whole
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
     DeadLetterRecord,
     EpisodeRecord,
@@ -18,6 +19,7 @@ from projections.records import (
     StepRow,
     WorkflowSummary,
 )
+from vigil.asking.repairs.diagnosis import DoctorCheck
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
 
@@ -422,3 +424,120 @@ INBOX: Final[Rows] = [
         f"vigil dead show episode.{WEB_AGAIN}",
     ),
 ]  # fmt: skip
+
+BECAME: Final = EventVerdicts(
+    name="endpoint.probed",
+    at=before(minutes=2),
+    verdicts=[
+        EventVerdict(
+            actor="capacity", expectation="disk_has_room", outcome="refused",
+            why="filter mount = /: the event has /var",
+        ),
+        EventVerdict(
+            actor="watcher", expectation="endpoint_is_healthy", outcome="opened",
+            episode_id=str(WEB), why="",
+        ),
+        EventVerdict(
+            actor="watcher", expectation="certificate_is_fresh", outcome="waits",
+            why="the subject has had no quiet 60 s yet; its newest event fires",
+        ),
+    ],
+)  # fmt: skip
+COUNTED: Final[Rows] = [
+    {
+        "actor_id": "watcher", "expectation_id": "endpoint_is_healthy", "ruling": ruling,
+        "events": events,
+    }
+    for ruling, events in (("fire", 12), ("cooldown", 4_711))
+]  # fmt: skip
+WOULD_FIRE: Final[Rows] = [
+    {
+        "at": before(minutes=number), "event_id": f"e-{number}", "event": "endpoint.probed",
+        "expectation_id": "endpoint_is_healthy", "subject_id": f"web-{number}", "ruling": "fire",
+        "episode_id": str(id_), "compared_with": None,
+    }
+    for number, id_ in ((9, SLEEPER), (3, WEB))
+]  # fmt: skip
+
+VERSIONS: Final = {"vigil": "0.1.0", "python": "3.11.7", "nats-py": "2.9.0"}
+SETTINGS: Final[Rows] = [
+    {"setting": "nats_url", "value": "nats://127.0.0.1:4222", "from": "default"},
+    {"setting": "postgres_dsn", "value": "postgresql://vigil:***@db/vigil", "from": "vigil.toml"},
+    {"setting": "stack", "value": "vigil", "from": "VIGIL_STACK"},
+]
+CHECKS: Final = [
+    DoctorCheck("NATS server", "ok", "2.12.1, 3 servers, JetStream"),
+    DoctorCheck(
+        "projector", "problem", "4,711 commits behind, and none is up",
+        "run `vigil project`, or a node with a projector",
+    ),
+    DoctorCheck("nodes", "note", "vm-2 opens no episodes: trigger_only", "vigil mode vm-2 full"),
+]  # fmt: skip
+
+FRAMES: Final[Rows] = [
+    {
+        "number": number, "at": before(minutes=3) + timedelta(seconds=number), "event": event,
+        "call": call, "status": status, "steps_recorded": steps, "node": node, "attempts": attempts,
+        "crashes": 0, "checkpoints_saved": 0, "tokens_used": 0, "wall_used_s": 0.25 * number,
+        "seq": 4_710 + number,
+    }
+    for number, (event, call, status, steps, node, attempts) in enumerate(
+        [
+            ("episode.opened@1", "", "queued", 0, "", 0),
+            ("episode.started@1", "", "running", 0, "vm-1", 1),
+            ("episode.step_recorded@1", "1 endpoint.fetch", "running", 1, "vm-1", 1),
+            ("episode.blocked@1", "2 approval", "blocked", 1, "vm-1", 1),
+        ],
+        start=1,
+    )
+]  # fmt: skip
+
+REVISIONS: Final[Rows] = [
+    {
+        "at": before(days=3), "change": "applied", "revision": 1, "person": "ann", "reason": "",
+        "difference": [],
+    },
+    {
+        "at": before(days=1), "change": "disabled", "revision": 1, "person": "bob",
+        "reason": "it pages at night", "difference": [],
+    },
+]  # fmt: skip
+
+PLACES: Final[Rows] = [
+    {
+        "actor": "watcher", "expectation": "endpoint_is_healthy", "place": "watch.py:40",
+        "found": "datetime.now()", "instead": "ctx.now()",
+    },
+    {
+        "actor": "watcher", "expectation": "endpoint_is_healthy", "place": "watch.py:71",
+        "found": "there is no tool endpoint.fetsh", "instead": "endpoint.fetch",
+    },
+]  # fmt: skip
+
+FORGOTTEN: Final[Rows] = [
+    {
+        "episode_id": str(WEB), "actor_id": "watcher", "status": "running",
+        "latest_at": before(hours=2), "verdict": "recovered",
+    },
+    {
+        "episode_id": str(DISK), "actor_id": "capacity", "status": "queued",
+        "latest_at": before(hours=1), "verdict": "held",
+    },
+]  # fmt: skip
+RECONCILED: Final[Rows] = [
+    {
+        "action": "disarm", "actor_id": "capacity", "expectation_id": "disk_has_room",
+        "about": "tick every 2592000s", "outcome": "planned",
+    },
+    {
+        "action": "cancel", "actor_id": "watcher", "expectation_id": "certificate_is_fresh",
+        "about": str(SLEEPER), "outcome": "planned",
+    },
+]  # fmt: skip
+DRIFTS: Final[Rows] = [
+    {"order_key": "node.vm-2", "problem": "nodes see no mode, and trigger_only was ordered"},
+]
+ANSWER: Final[Rows] = [
+    {"actor_id": "capacity", "count": 2, "latest": before(hours=1)},
+    {"actor_id": "watcher", "count": 17, "latest": before(minutes=3)},
+]

@@ -12,10 +12,22 @@ from typing import Final
 
 from tests.vigil.screens import rows
 from vigil.asking.stack import in_short
-from vigil.commands import actors, dead, findings, inbox, mode, outputs, workflows
-from vigil.commands.episodes import show
+from vigil.commands import (
+    actors,
+    check,
+    dead,
+    definitions,
+    events,
+    findings,
+    inbox,
+    mode,
+    outputs,
+    workflows,
+)
+from vigil.commands.episodes import replay, show
+from vigil.commands.repairs import doctor, repair
 from vigil.printing import tables
-from vigil.printing.output import show_table
+from vigil.printing.output import show_rows, show_table
 
 FOLDER: Final = Path(__file__).parent
 WIDTHS: Final = (80, 120)
@@ -49,6 +61,9 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     ),
     f"episodes steps {str(rows.WEB)[:13]}": lambda: show.print_steps(rows.STEPS),
     f"episodes steps {str(rows.SLEEPER)[:8]}": lambda: show.print_steps(rows.EVERY_STEP),
+    f"episodes replay {str(rows.WEB)[:13]}": lambda: show_table(
+        rows.FRAMES, replay.FRAMES, now=NOW
+    ),
     "findings list": lambda: findings.print_findings(rows.FINDINGS, now=NOW),
     "findings show endpoint:web-3": lambda: findings.print_finding(
         rows.FINDING | {"history": rows.CHANGES}, now=NOW
@@ -71,10 +86,21 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "actors why watcher endpoint_is_healthy": lambda: actors.print_refusals(
         rows.REFUSALS, "watcher.endpoint_is_healthy", now=NOW
     ),
+    "actors history capacity": lambda: definitions.print_history(rows.REVISIONS),
+    "events why e-2": lambda: events.print_verdicts("e-2", rows.BECAME),
+    "events would --file rule.py": lambda: events.print_would(
+        rows.COUNTED, rows.WOULD_FIRE, "fire"
+    ),
     "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
     "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),
     "dead show": lambda: dead.print_letter(rows.LETTER, now=NOW),
+    "orders rebuild --dry-run": lambda: show_table(rows.DRIFTS, mode.DRIFTS, now=NOW),
+    "recover --dry-run": lambda: show_table(rows.FORGOTTEN, repair.EPISODES, now=NOW),
+    "reconcile --dry-run": lambda: show_table(rows.RECONCILED, repair.ACTIONS, now=NOW),
+    "sql 'select …'": lambda: show_rows(rows.ANSWER, [*rows.ANSWER[0]], is_json=False),
+    "check watch:app": lambda: show_rows(rows.PLACES, check.COLUMNS, is_json=False),
+    "doctor": lambda: doctor.print_diagnosis(rows.VERSIONS, rows.SETTINGS, rows.CHECKS),
 }
 """What is typed after `vigil` → what prints it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from vigil.version import vigil_version
 
 if TYPE_CHECKING:
     from vigil.asking.repairs.diagnosis import DoctorCheck
+    from vigil.printing.tables import Row
 
 
 def doctor(ctx: typer.Context, *, is_json: IsJson = False) -> None:
@@ -38,12 +39,21 @@ def doctor(ctx: typer.Context, *, is_json: IsJson = False) -> None:
     if is_json:
         print(tables.as_json({"versions": installed, "settings": settings, "checks": checks}))
     else:
-        show = tables.terminal().print
-        show(" · ".join(f"{name} {each}" for name, each in installed.items()), end="\n\n")
-        show(tables.table(settings, ("setting", "value", "from"), title="Settings"), end="\n\n")
-        show(tables.table(map(_as_read, checks), CHECKS, title="Checks"))
+        print_diagnosis(installed, settings, checks)
     if any(check.status == "problem" for check in checks):
         raise typer.Exit(EXIT_TROUBLE)
+
+
+def print_diagnosis(
+    installed: Mapping[str, str], settings: Sequence[Row], checks: Sequence[DoctorCheck]
+) -> None:
+    """Print versions, settings, and what was checked."""
+    from vigil.printing import tables
+
+    show = tables.terminal().print
+    show(" · ".join(f"{name} {each}" for name, each in installed.items()), end="\n\n")
+    show(tables.table(settings, ("setting", "value", "from"), title="Settings"), end="\n\n")
+    show(tables.table(map(_as_read, checks), CHECKS, title="Checks"))
 
 
 CHECKS: Final = ("status", "what was checked", "found", "what to do")

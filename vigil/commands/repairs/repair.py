@@ -56,7 +56,7 @@ ACTIONS: Final = Listing(
         Column("action", "action"),
         Column("actor", "actor_id"),
         Column("expectation", "expectation_id"),
-        Column("about", "about"),
+        Column("about", "about", Form.KEY),
         Column("outcome", "outcome"),
     )
 )
