@@ -4199,6 +4199,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_widths.py",
     ),
     Mutant(
+        "waited-for-call-was-made",
+        "a replay in CI does not follow a change before the call that an episode waits for",
+        gives("[]"),
+        "tests/engine/operations/test_replay.py",
+    ),
+    Mutant(
+        "parked-approval-told",
+        "of a parked episode people are told what they have approved in vain",
+        always,
+        "tests/vigil/test_screens.py",
+    ),
+    Mutant(
         "failed-step-not-changeable",
         "nobody is told to approve a failed step with changes",
         instead("= 'awaiting_approval'", "IS NOT NULL"),
@@ -4219,7 +4231,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "key-without-id-whole",
         "a key that ends with no id is listed whole",
-        gives("end"),
+        returns("end"),
         "tests/vigil/test_columns.py",
     ),
     Mutant(

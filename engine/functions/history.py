@@ -8,7 +8,14 @@ from typing import Final
 import msgspec
 
 from engine.episodes.episode import attempt_at
-from streams.model.events import CheckpointSaved, EpisodeStarted, StepAnnounced, StepRecorded
+from streams.model.events import (
+    CheckpointSaved,
+    EpisodeBlocked,
+    EpisodeResolved,
+    EpisodeStarted,
+    StepAnnounced,
+    StepRecorded,
+)
 from streams.ports.log import Recorded
 
 CHANGED: Final = "changed:"
@@ -34,6 +41,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of recording."""
     announced: tuple[StepAnnounced, ...] = ()
     """What was announced and not recorded."""
+    waits: str = ""
+    """Path of the call whose answer the episode waits for, which is no step yet; empty: of none."""
     changes: Mapping[str, bool] = msgspec.field(default_factory=dict)
     """Change → whether the episode follows it, those from before the checkpoint included."""
 
@@ -43,7 +52,7 @@ def history_of(records: Iterable[Recorded]) -> History:
     steps: list[StepRecorded] = []
     announced: dict[str, StepAnnounced] = {}
     changes: dict[str, bool] = {}
-    checkpoint, is_of_class, calls_before, tokens_before = None, False, 0, 0
+    checkpoint, is_of_class, calls_before, tokens_before, waits = None, False, 0, 0, ""
     for record in records:
         for event in record.commit.events:
             match event:
@@ -61,6 +70,8 @@ def history_of(records: Iterable[Recorded]) -> History:
                         calls_before = int(attempt_at(steps[-1].path)[0])
                     tokens_before += _tokens(steps)  # guard: tokens-before-checkpoint-count
                     checkpoint, steps = event, []
+                case EpisodeBlocked(parked=None) | EpisodeResolved():
+                    waits = event.path if isinstance(event, EpisodeBlocked) else ""
                 case EpisodeStarted(fresh=True):
                     tokens_before += _tokens(steps)
                     checkpoint, is_of_class, calls_before, steps = None, False, 0, []
@@ -74,6 +85,7 @@ def history_of(records: Iterable[Recorded]) -> History:
         calls_before=calls_before,
         steps=tuple(steps),
         announced=tuple(announced.values()),
+        waits=waits,
         changes=changes,
     )
 

@@ -295,6 +295,7 @@ def _last_calls(history: History) -> dict[str, int]:
     """Return the prefix of each branch → the number of its last call on the journal."""
     last: dict[str, int] = {}
     paths = [step.path for step in history.steps] + [each.path for each in history.announced]
+    paths += [history.waits] if history.waits else []  # guard: waited-for-call-was-made
     for words in (path.split(".") for path in paths):
         for end in range(1, len(words) + 1, 2):
             prefix = "".join(f"{word}." for word in words[: end - 1])

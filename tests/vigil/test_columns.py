@@ -38,11 +38,11 @@ def test_an_id_is_as_short_as_tells_it_from_those_beside_it():
 
 def test_a_key_has_so_much_of_the_id_that_it_ends_with_and_another_stays_whole():
     listing = Listing((Column("key", "key", Form.KEY),))
-    rows = [{"key": f"episode.{A}"}, {"key": C}, {"key": "output.mail:1"}]
+    rows = [{"key": f"episode.{A}"}, {"key": C}, {"key": "output.0123456789"}]
     assert [row["key"] for row in told(rows, listing, now=NOW)] == [
         "episode.3f2a9c1e",
         "a81c07d2",
-        "output.mail:1",
+        "output.0123456789",
     ]
     assert told(rows, listing, now=NOW, is_wide=True) == rows
 

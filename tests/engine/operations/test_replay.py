@@ -103,6 +103,26 @@ async def test_what_an_episode_waits_for_must_be_asked_for_again():
         await replayed(history, Scripted(A))
 
 
+async def test_a_change_before_what_an_episode_waits_for_is_not_followed():
+    """Nor would a node follow it: it goes on once there is an answer, which is a record."""
+
+    async def earlier(ctx, trigger):
+        await ctx.approval({"refund": 900})
+
+    async def changed(ctx, trigger):
+        plan = {"refund": 900}
+        if ctx.changed("the plan names the currency"):
+            plan["currency"] = "EUR"
+        await ctx.approval(plan)
+
+    ports, app = ports_in_memory(), app_of(earlier)
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+    again = await replayed(await record(ports, episode_id), changed)
+    assert again.asks == approval({"refund": 900})
+
+
 async def test_an_episode_that_waits_may_do_nothing_else_meanwhile():
     history = await history_of_one_that_waits(A, wait("payment:42"))
     with pytest.raises(NondeterministicReplay, match=r"call 2 was wait; the replay asks for tool"):

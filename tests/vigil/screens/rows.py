@@ -31,6 +31,7 @@ WEB_AGAIN: Final = UUID("3f2a9c1e-1c44-4b02-8f00-5d1a7b9e2c33")
 DISK: Final = UUID("a81c07d2-5e19-4f6b-b2c3-91d04e7f8a22")
 FORK: Final = UUID("c5d9e0f1-2b3a-4c8d-9e7f-10a2b3c4d5e6")
 SLEEPER: Final = UUID("0b7e6d5c-4a39-4281-b706-f5e4d3c2b1a0")
+SINCE_DEPLOY: Final = UUID("5d4c3b2a-1f0e-4d9c-8b7a-695847362514")
 ROLLOUT: Final = UUID("77e1d2c3-b4a5-4968-8778-695a4b3c2d1e")
 
 
@@ -260,6 +261,21 @@ ASLEEP: Final = EPISODES[2] | {
     "outputs": [],
     "children": [],
 }
+
+PARKED: Final = EPISODES[1] | {
+    "episode_id": SINCE_DEPLOY,
+    "blocked_by": "nondeterministic_replay",
+    "waits_for": BLOCK
+    | {
+        "episode_id": SINCE_DEPLOY, "reason": "nondeterministic_replay",
+        "expires_at": after(days=7), "on_expiry": "fail",
+        "summary": "call 1 was approval; the replay asks for approval with other values",
+    },
+    "findings": [],
+    "outputs": [],
+    "children": [],
+}  # fmt: skip
+APPROVED: Final[Rows] = [EVERY_STEP[6] | {"step_no": 1}]
 
 INSTANCES: Final[Rows] = [
     made(

@@ -53,6 +53,9 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         rows.SHOWN, rows.STEPS, now=NOW
     ),
     f"episodes show {str(rows.SLEEPER)[:8]}": lambda: show.print_episode(rows.ASLEEP, [], now=NOW),
+    f"episodes show {str(rows.SINCE_DEPLOY)[:8]}": lambda: show.print_episode(
+        rows.PARKED, rows.APPROVED, now=NOW
+    ),
     f"episodes show {str(rows.FORK)[:8]}": lambda: show.print_episode(
         rows.EPISODES[4], [], now=NOW
     ),

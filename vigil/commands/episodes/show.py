@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from streams.clock import SystemClock
-from streams.model.events import BlockReason, EndStatus, StepKind
+from streams.model.events import BlockReason, EndStatus, Resolution, StepKind
 from streams.model.triggers import LogStrategy
 from vigil import options
 from vigil.client.client import Client
@@ -264,7 +264,9 @@ def print_episode(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
     block = row.get("waits_for")
     if isinstance(block, Mapping):
         print()
-        asked = tables.spelled_out(_asked(block, children, now), "plan")
+        asked = tables.spelled_out(
+            {**_asked(block, children, now), **_parked(block, steps)}, "plan"
+        )
         show_sheet("It waits", tables.in_words(asked), utc=False)
     findings = [_of_finding(each) for each in _rows_in(row, "findings")]
     show_section("Findings", findings, FINDINGS, now=now)
@@ -448,6 +450,19 @@ def _asked(block: Mapping[str, object], children: Sequence[Row], now: datetime) 
         **asks,
         "what to do": f"vigil episodes {todo}",
     }
+
+
+def _parked(block: Mapping[str, object], steps: Sequence[Row]) -> Row:
+    """Return what people have approved last of a parked episode, and what came of it: nothing."""
+    is_parked = block["reason"] == BlockReason.NONDETERMINISTIC_REPLAY
+    last = steps[-1] if steps and is_parked else None
+    if last is None or last["kind"] != StepKind.APPROVAL:  # guard: parked-approval-told
+        return {}
+    said = _object(last["result"])
+    if said.get("resolution") != Resolution.APPROVED:
+        return {}
+    by = f"by {said['by']}" if said.get("by") else "when its time was over"
+    return {"approved": f"{by}, as step {last['step_no']}; nothing was done about it yet"}
 
 
 def _let_be(block: Mapping[str, object], children: Sequence[Row], now: datetime) -> Row:
