@@ -127,6 +127,18 @@ async def checkout(vigil):
     }
 
 
+async def logins(vigil):
+    for user, times in (("ann", 6), ("bob", 5)):
+        for _ in range(times):
+            await vigil.publish("login.failed", {"user": user})
+    await vigil.advance(minutes=6)
+    assert [each.subject_id for each in vigil.findings()] == ["ann"]
+    assert {each.summary for each in vigil.episodes(status="done")} == {
+        "ann: 6 failed logins within 5 minutes",
+        "bob: 5 failed logins within 5 minutes",
+    }
+
+
 async def clients(vigil):
     id_ = await vigil.start_workflow("client_review", {"client": "acme"})
     await vigil.run_until_idle()
@@ -302,6 +314,7 @@ GUIDES = [
     Guide("batches", "ledger", ledger, {"allow": ["book.call"]}),
     Guide("findings", "disks", disks),
     Guide("limits", "checkout", checkout),
+    Guide("limits", "logins", logins),
     Guide("workflows", "clients", clients, {"tools": {"look_up.call": {"client": "acme"}}}),
     Guide("by-hand", "invoices", invoices, {"tools": {"mail.send": {"id": "m-1"}}}),
     Guide("triggers", "shop", shop),
