@@ -43,7 +43,7 @@ class EventTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="eve
     hops: int = 0
     """How many engine-made events lie between this one and the outside world."""
     cloud: CloudEvent | None = None
-    """The attributes of a CloudEvent; None: it is none."""
+    """The attributes of a CloudEvent, `type`, `source`, `subject` and `time`; None: it is none."""
     stream: str = ""
     """The stream it came from; empty for the stack's own events."""
     coalesced: int = 0

@@ -268,19 +268,33 @@ def _default_of(option: Field[Any]) -> str:
     return f"`{option.default}`" if is_plain else ""
 
 
+def trigger_kinds() -> str:
+    """Return the kinds of triggers: how code, rows and files call each, and what it stands for."""
+    rows = (
+        (f"`{each.__name__}`", f"`{each.__struct_config__.tag}`", inspect.getdoc(each) or "")
+        for each in get_args(Trigger)
+    )
+    return table(("trigger", "`trigger_type` in the tables", "an episode has it if"), rows)
+
+
 def trigger_fields() -> str:
     """Return what the `trigger` of a strategy has: what every one has, then by its kind."""
-    words: dict[tuple[str, str], str] = {}
+    words: dict[tuple[str, str], tuple[str, str]] = {}
     for each in get_args(Trigger):
         (tree,) = ast.parse(inspect.getsource(each)).body
         documented = dict(_documented(tree.body))  # type: ignore[attr-defined] # It is a class.
         for name in each.__struct_fields__:
             of = "" if name in _OF_EVERY_TRIGGER else f"`{each.__name__}`"
             if (of, name) not in words:
-                words[of, name] = documented[name]
+                words[of, name] = (f"`{annotations(each)[name]}`", documented[name])
     kinds = sorted(words.items(), key=lambda each: bool(each[0][0]))
-    rows = ((of or "every one", f"`{name}`", said) for (of, name), said in kinds)
-    return table(("trigger", "field", "is"), rows)
+    rows = ((of or "every one", f"`{name}`", *said) for (of, name), said in kinds)
+    return table(("trigger", "field", "type", "is"), rows)
+
+
+def annotations(type_: type) -> Mapping[str, str]:
+    """Return field → its type, as the source has it."""
+    return {name: str(each) for name, each in inspect.get_annotations(type_).items()}
 
 
 _OF_EVERY_TRIGGER: Final = ("payload", "entity_id", "hops")
@@ -369,6 +383,7 @@ FACTS: Final[Mapping[str, Callable[[], str]]] = {
     "options of an actor": actor_options,
     "options of an expectation": expectation_options,
     "fields of triggers": trigger_fields,
+    "kinds of triggers": trigger_kinds,
     "limits": limits,
     "public names": public_names,
     "metrics": metrics,
