@@ -6,7 +6,8 @@
     from vigil.templates import dispatch                strategies made from a configuration
     from vigil.definitions import read, to_actor        actors and workflows defined as data
     from vigil.histories import load, replay            journals of episodes, replayed in a test
-    from vigil import Client                            what the commands do, as calls
+    from vigil.client import Client                     what the commands do, as calls
+    from vigil.ports import connect, fire, Node         the log, from a program; nodes within one
     from vigil.queries import episodes, timeline        the tables, from a program
     from vigil.testing import memory_ports              what tests need
 
@@ -86,9 +87,6 @@ if TYPE_CHECKING:
     )
     from engine.app.triggers import cron, event, every, manual, workflow
     from engine.app.workflow import Workflow, retrying
-    from engine.episodes.cancel import cancel
-    from engine.episodes.fire import fire
-    from engine.episodes.fork import fork
     from engine.errors import (
         BadAdapter,
         BadDefinition,
@@ -105,27 +103,9 @@ if TYPE_CHECKING:
         Refused,
         StrategyError,
     )
-    from engine.findings.store import findings_of
     from engine.functions.context import ApprovalAnswer, FunctionContext
-    from engine.node.node import Node
-    from engine.operations.census import cancel_related
-    from engine.operations.decide_request import ApprovalTarget, decide_request
-    from engine.operations.reconcile import reconcile
-    from engine.operations.settle import settle
-    from engine.operations.why_unheard import Unheard, why_output_unheard, why_unheard
-    from engine.outputs.requests import cancel_output, retry_output
-    from engine.waits.requests import resolve
-    from engine.workflows.requests import (
-        Beginning,
-        cancel_workflow,
-        read_beginning,
-        resume_workflow,
-        start_workflow,
-    )
     from streams.errors import Unavailable, UnknownOutcome
-    from streams.jetstream import connect
     from streams.json import JsonObject
-    from streams.layout import Kind
     from streams.model.children import EpisodeResult
     from streams.model.events import StepKind
     from streams.model.findings import Finding, FindingIntent, FindingOutcome
@@ -144,52 +124,31 @@ if TYPE_CHECKING:
         Trigger,
         WorkflowTrigger,
     )
-    from streams.ports.all import Ports
-    from streams.ports.domain_events import DomainEvent
-    from streams.subjects import Stack
-    from vigil.client.client import Client
-    from vigil.client.events import PublishReceipt
-    from vigil.client.page import Page
-    from vigil.client.sync import SyncClient
-    from vigil.errors import (
-        Mistake,
-        NotFound,
-        PastLost,
-        ServerAway,
-        StackNotFound,
-        Trouble,
-        VigilError,
-    )
 
 __all__ = [
-    "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "ApprovalTarget", "BadAdapter",
-    "BadDefinition", "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget",
-    "CallContext", "CallFailed", "CallTimeout", "Client", "CloudEvent", "Context", "ConvergeResult",
-    "DeclarationError", "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeResult",
-    "EpisodeTrigger", "EpisodeView", "Escalation", "EventTrigger", "Exhausted", "Expectation",
-    "Failure", "Finding", "FindingIntent", "FindingOutcome", "Findings", "FunctionContext",
-    "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
-    "ManualTrigger", "Mistake", "Mode", "Node", "NotFound", "Orphan", "OutputAdapter",
-    "OutputIntent", "OutputView", "Outputs", "Overrides", "Page", "PastLost", "Ports",
-    "PublishReceipt", "Refused", "Retries", "Route", "ScheduleTrigger", "ServerAway",
-    "ServiceLevel", "Stack", "StackNotFound", "StateSchema", "Step", "StepKind", "StepTaken",
-    "Strategy", "StrategyError", "SyncClient", "Synthesis", "Synthesizer", "Tool", "ToolBreaker",
-    "ToolFailed", "Trigger", "Trouble", "Unavailable", "Unheard", "UnknownOutcome", "VigilError",
-    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket",
-    "by_event", "by_payload", "by_value", "cancel", "cancel_output", "cancel_related",
-    "cancel_workflow", "checkpoint", "clear_finding", "connect", "converge", "cron",
-    "decide_request", "done", "enriched", "escalate", "event", "every", "exists", "findings_of",
-    "fire", "fork", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe", "output",
-    "overrides", "propose_output", "raise_finding", "read_beginning", "reconcile", "report",
-    "resolve", "resume_workflow", "retry", "retry_output", "retrying", "settle", "sleep",
-    "start_workflow", "synthesize", "tool", "tool_call", "update_finding", "wait",
-    "why_output_unheard", "why_unheard", "workflow",
+    "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition",
+    "BadRequest", "BadTool", "BadWorkflow", "Breaker", "Budget", "CallContext", "CallFailed",
+    "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
+    "DeliveryFailed", "EngineError", "Enriched", "EpisodeResult", "EpisodeTrigger",
+    "EpisodeView", "Escalation", "EventTrigger", "Exhausted", "Expectation", "Failure",
+    "Finding", "FindingIntent", "FindingOutcome", "Findings", "FunctionContext", "FunctionTool",
+    "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode",
+    "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Refused",
+    "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "StateSchema", "Step", "StepKind",
+    "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool", "ToolBreaker",
+    "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome", "Window", "Workflow",
+    "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket", "by_event",
+    "by_payload", "by_value", "checkpoint", "clear_finding", "converge", "cron", "done",
+    "enriched", "escalate", "event", "every", "exists", "ge", "gt", "in_", "le", "lt", "manual",
+    "missing", "ne", "observe", "output", "overrides", "propose_output", "raise_finding",
+    "report", "retry", "retrying", "sleep", "synthesize", "tool", "tool_call", "update_finding",
+    "wait", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
     "engine.app.actions": (
-        "Action Retries Step approval checkpoint converge done observe sleep synthesize tool_call"
-        " wait"
+        "Action Retries Step approval checkpoint converge done observe sleep synthesize "
+        "tool_call wait"
     ),
     "engine.app.actor": "Actor Expectation",
     "engine.app.app": "App Orphan",
@@ -210,31 +169,12 @@ _HOMES: Final = {
     ),
     "engine.app.triggers": "cron event every manual workflow",
     "engine.app.workflow": "Workflow retrying",
-    "engine.episodes.cancel": "cancel",
-    "engine.episodes.fire": "fire",
-    "engine.episodes.fork": "fork",
     "engine.errors": (
         "BadAdapter BadDefinition BadRequest BadTool BadWorkflow CallFailed CallTimeout "
         "DeclarationError EngineError InvalidAction InvalidFinding InvalidOutput Refused "
         "StrategyError"
     ),
-    "engine.findings.store": "findings_of",
     "engine.functions.context": "ApprovalAnswer FunctionContext",
-    "engine.operations.census": "cancel_related",
-    "engine.operations.decide_request": "ApprovalTarget decide_request",
-    "engine.operations.reconcile": "reconcile",
-    "engine.operations.settle": "settle",
-    "engine.operations.why_unheard": "Unheard why_output_unheard why_unheard",
-    "engine.outputs.requests": "cancel_output retry_output",
-    "engine.waits.requests": "resolve",
-    "engine.workflows.requests": (
-        "Beginning cancel_workflow read_beginning resume_workflow start_workflow"
-    ),
-    "engine.node.node": "Node",
-    "streams.jetstream": "connect",
-    "streams.ports.all": "Ports",
-    "streams.layout": "Kind",
-    "streams.subjects": "Stack",
     "streams.errors": "Unavailable UnknownOutcome",
     "streams.json": "JsonObject",
     "streams.model.children": "EpisodeResult",
@@ -246,12 +186,6 @@ _HOMES: Final = {
         "AdaptiveBudget Budget CloudEvent EpisodeTrigger EventTrigger ManualTrigger Mode "
         "Overrides ScheduleTrigger Trigger WorkflowTrigger"
     ),
-    "streams.ports.domain_events": "DomainEvent",
-    "vigil.client.client": "Client",
-    "vigil.client.events": "PublishReceipt",
-    "vigil.client.page": "Page",
-    "vigil.client.sync": "SyncClient",
-    "vigil.errors": "Mistake NotFound PastLost ServerAway StackNotFound Trouble VigilError",
 }
 """Module → the public names that it has."""
 

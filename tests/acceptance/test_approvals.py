@@ -30,17 +30,8 @@ from streams.model.events import (
 )
 from streams.ports.all import Ports
 from tests.standing import standing
-from vigil import (
-    Actor,
-    App,
-    ApprovalTarget,
-    Strategy,
-    approval,
-    converge,
-    decide_request,
-    event,
-    wait,
-)
+from vigil import Actor, App, Strategy, approval, converge, event, wait
+from vigil.ports import ApprovalTarget, decide_request
 
 WAIT_S: Final = 100.0
 """Only what hangs takes so long, on a busy machine too. Measured: 5 s for a thousand episodes."""

@@ -22,16 +22,8 @@ from streams.layout import Stream
 from streams.model.events import LogEvent, OutputAttempted, OutputDelivered, OutputFailed
 from streams.ports.all import Ports
 from tests.engine.adapters.receiver import Receiver, answer, silence
-from vigil import (
-    Actor,
-    App,
-    ConvergeResult,
-    Strategy,
-    converge,
-    event,
-    propose_output,
-    retry_output,
-)
+from vigil import Actor, App, ConvergeResult, Strategy, converge, event, propose_output
+from vigil.ports import retry_output
 
 WAIT_S: Final = 30.0
 LOOK_S: Final = 0.05

@@ -20,7 +20,7 @@ from streams.model.waits import Approval
 from streams.ports.all import Ports
 from tests.attack import ledger
 from tests.attack.app import APPROVER
-from vigil import ApprovalTarget, decide_request
+from vigil.ports import ApprovalTarget, decide_request
 
 SIGNALED: Final = "wait.resolved"
 BATCH_MAX: Final = 500

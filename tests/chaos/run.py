@@ -31,7 +31,7 @@ from tests.chaos.faults import Fault, Planned, plan
 from tests.chaos.verdict import Verdict, exercised, judge
 from tests.streams.jetstream.wire import Wire, Wires
 from tests.told import expected, told_on, wrong
-from vigil import ApprovalTarget, decide_request
+from vigil.ports import ApprovalTarget, decide_request
 
 APP: Final = "tests.chaos.app:app"
 ANSWER_S: Final = 0.4

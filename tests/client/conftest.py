@@ -15,7 +15,7 @@ from streams.memory import memory_ports
 from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.projections.conftest import open_directory
-from vigil import Client
+from vigil.client import Client
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ from engine.cluster.nodes import encoded
 from streams.keys import node_key
 from tests.projections.lives import projecting, wait_projected
 from tests.vigil.journal import DBA, NODE_TTL_S, said_by
-from vigil import Client, Mistake, NotFound, Trouble
+from vigil.client import Client
+from vigil.errors import Mistake, NotFound, Trouble
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 
 from streams.clock import SystemClock
 from streams.memory import memory_ports
-from vigil import Client, Mistake
+from vigil.client import Client
 from vigil.client.connections import Connections
+from vigil.errors import Mistake
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from engine.cluster.nodes import encoded
 from streams.keys import node_key
 from tests.vigil.defining import DISKS, write_files
 from tests.vigil.journal import DBA, NODE_TTL_S, said_by
-from vigil import Mistake, NotFound, Trouble
 from vigil.definitions import read
+from vigil.errors import Mistake, NotFound, Trouble
 
 
 def disks(*, cooldown_s=60):

@@ -13,7 +13,7 @@ from streams.model.waits import OnExpiry
 from tests.client.happened import lived
 from tests.projections import lives
 from tests.projections.lives import projecting, wait_projected
-from vigil import Mistake, NotFound, Trouble
+from vigil.errors import Mistake, NotFound, Trouble
 
 DONE = (lives.started(), lives.recorded(1), lives.converged(), lives.finished())
 

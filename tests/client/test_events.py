@@ -8,18 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from streams.clock import SystemClock
-from vigil import (
-    Actor,
-    Client,
-    ConvergeResult,
-    Mistake,
-    ServerAway,
-    Strategy,
-    Trouble,
-    converge,
-    event,
-    manual,
-)
+from vigil import Actor, ConvergeResult, Strategy, converge, event, manual
+from vigil.client import Client
+from vigil.errors import Mistake, ServerAway, Trouble
 
 
 class Look(Strategy[None]):

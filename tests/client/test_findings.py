@@ -10,7 +10,7 @@ from engine.runtime.store import Turns
 from streams.clock import SystemClock
 from tests.engine.stage import Scripted, app_of, opening
 from tests.projections.lives import projecting, wait_projected
-from vigil import Mistake, NotFound
+from vigil.errors import Mistake, NotFound
 
 APP = app_of(Scripted())
 

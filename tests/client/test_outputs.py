@@ -10,7 +10,7 @@ from tests.client.happened import happened
 from tests.projections import lives
 from tests.projections.lives import projecting, wait_projected
 from tests.vigil.journal import proposed
-from vigil import NotFound
+from vigil.errors import NotFound
 
 LETTER = "events.7"
 

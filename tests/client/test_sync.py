@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from tests.client import synced
-from vigil import Mistake, NotFound, SyncClient, Trouble
+from vigil.client import SyncClient
 from vigil.client.thread import LoopThread
+from vigil.errors import Mistake, NotFound, Trouble
 
 
 @pytest.fixture

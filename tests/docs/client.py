@@ -1,4 +1,4 @@
-"""The calls of `vigil.Client` as the reference lists them, from their signatures and docstrings."""
+"""The calls of a client as the reference lists them, from their signatures and docstrings."""
 
 from __future__ import annotations
 

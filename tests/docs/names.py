@@ -1,12 +1,15 @@
-"""What `from vigil import …` has, by theme, each with what it is in one sentence."""
+"""What `from vigil import …` has, by theme, and what programs import from: a sentence for each."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Final
 
-import vigil
+import vigil.client
+import vigil.errors
+import vigil.ports
 
 THEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Actors and what starts them": (
@@ -20,46 +23,45 @@ THEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Strategies as classes": (
         "engine.app.strategy", "engine.app.actions", "engine.app.context", "streams.model.events",
     ),
-    "Findings": ("engine.app.findings", "streams.model.findings", "engine.findings.store"),
+    "Findings": ("engine.app.findings", "streams.model.findings"),
     "Outputs": ("engine.app.outputs", "streams.model.outputs"),
-    "Workflows": ("engine.app.workflow", "engine.workflows.requests"),
+    "Workflows": ("engine.app.workflow",),
     "What strategies are handed": ("streams.model.triggers", "streams.json"),
-    "A client for programs": ("vigil.client.client", "vigil.client.sync", "vigil.client.events",
-        "vigil.client.page",
-    ),
-    "Requests of programs that have the ports": (
-        "engine.episodes.fire", "engine.episodes.fork", "engine.episodes.cancel",
-        "engine.operations.census", "engine.operations.decide_request",
-        "engine.operations.reconcile",
-        "engine.operations.settle", "engine.operations.why_unheard", "engine.outputs.requests",
-        "engine.waits.requests",
-    ),
-    "Nodes and their log": (
-        "engine.node.node", "streams.jetstream", "streams.ports.all", "streams.layout",
-        "streams.subjects", "streams.ports.domain_events",
-    ),
-    "Errors": ("engine.errors", "streams.errors", "vigil.errors"),
+    "Errors": ("engine.errors", "streams.errors"),
 }  # fmt: skip
 """Theme → the modules whose names belong to it."""
 
 
 def public_names() -> str:
-    """Return a table of the names of each theme; a name in none is an error."""
+    """Return a table of the names of each theme, and of each module for programs."""
     homes = dict(vigil._HOMES)
-    parts = [_part(theme, [homes.pop(each) for each in of]) for theme, of in THEMES.items()]
+    parts = [
+        _part(theme, vigil, [name for each in of for name in homes.pop(each).split()])
+        for theme, of in THEMES.items()
+    ]
     assert not homes, f"no theme has the names of {', '.join(homes)}"
-    return "\n\n".join(parts)
+    errors = [
+        name
+        for name, each in vars(vigil.errors).items()
+        if isinstance(each, type) and issubclass(each, vigil.errors.VigilError)
+    ]
+    return "\n\n".join([
+        *parts,
+        _part("`vigil.client`", vigil.client, vigil.client.__all__),
+        _part("`vigil.errors`", vigil.errors, errors),
+        _part("`vigil.ports`", vigil.ports, vigil.ports.__all__),
+    ])  # fmt: skip
 
 
-def _part(theme: str, homes: list[str]) -> str:
-    names = sorted((name for home in homes for name in home.split()), key=str.lower)
-    rows = (f"| `{name}` | {words} |" for name, words in _described(names))
+def _part(theme: str, module: ModuleType, names: Sequence[str]) -> str:
+    said = _described(module, sorted(names, key=str.lower))
+    rows = (f"| `{name}` | {words} |" for name, words in said)
     return "\n".join([f"### {theme}", "", "| name | is |", "| --- | --- |", *rows])
 
 
-def _described(names: list[str]) -> Iterator[tuple[str, str]]:
+def _described(module: ModuleType, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in names:
-        found = getattr(vigil, name)
+        found = getattr(module, name)
         has_words = inspect.isclass(found) or inspect.isroutine(found)
         words = inspect.getdoc(found) if has_words else None
         first = (words or "A type, for annotations.").split("\n\n")[0]

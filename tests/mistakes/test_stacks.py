@@ -17,7 +17,8 @@ from streams.jetstream.ports.configs import stacks_among
 from streams.subjects import Stack
 from tests.mistakes.mistake import Mistake
 from tests.vigil.program import NOWHERE, Vigil
-from vigil import Client, StackNotFound
+from vigil.client import Client
+from vigil.errors import StackNotFound
 from vigil.asking.connect import COMMAND_TRIES_S
 
 WATCHER = """

@@ -43,7 +43,7 @@ from tests.simulation.people import Request, decide, surely
 from tests.simulation.themes import Programme, Theme
 from tests.simulation.time import EPOCH, SimClock
 from tests.simulation.wire import Servers, wired
-from vigil import cancel, cancel_output, cancel_related, resolve, retry_output
+from vigil.ports import cancel, cancel_output, cancel_related, resolve, retry_output
 
 LOOK_S: Final = 0.4
 EARLY_S: Final = 20.0

@@ -10,7 +10,7 @@ from typing import Final
 from streams.model.events import LogEvent, StepApprovalAsked, StepPaused, WorkflowStarted
 from streams.ports.all import Ports
 from tests.simulation.people import ANYBODY, YES_SHARE, surely
-from vigil import ApprovalTarget, cancel_workflow, decide_request, resume_workflow
+from vigil.ports import ApprovalTarget, cancel_workflow, decide_request, resume_workflow
 
 CANCELED_SHARE: Final = 0.25
 CANCEL_S_MAX: Final = 40.0

@@ -33,7 +33,8 @@ from tests.simulation.themes import TAKING_TURNS, Programme, Theme
 from tests.simulation.time import SimClock
 from tests.simulation.wakeful import COOLDOWN_S, ORDERS
 from tests.simulation.wire import Servers, Wire, wired
-from vigil import fire, overrides, start_workflow
+from vigil import overrides
+from vigil.ports import fire, start_workflow
 from vigil.testing.idle import done
 
 BUSY_S: Final = 45.0

@@ -21,7 +21,7 @@ from streams.model.commands import Decide, Verdict
 from streams.model.waits import Approval
 from streams.ports.all import Ports
 from tests.simulation.time import EPOCH
-from vigil import ApprovalTarget, decide_request
+from vigil.ports import ApprovalTarget, decide_request
 
 TRIES_MAX: Final = 60
 AGAIN_S: Final = 1.5

@@ -64,7 +64,8 @@ def test_a_test_that_fails_shows_what_its_app_did_and_no_others(tmp_path):
 SERVERS = """
 import asyncio
 import pytest
-from vigil import Actor, App, Node, connect, fire, manual, propose_output
+from vigil import Actor, App, manual, propose_output
+from vigil.ports import Node, connect, fire
 from vigil.queries import connect as ask
 
 pytestmark = pytest.mark.vigil

@@ -16,8 +16,10 @@ from tests.vigil.program import ROOT
 MODULES = (
     "vigil",
     "vigil.adapters",
+    "vigil.client",
     "vigil.definitions",
     "vigil.histories",
+    "vigil.ports",
     "vigil.queries",
     "vigil.templates",
     "vigil.testing",

@@ -18,16 +18,8 @@ from tests.engine.output_stage import Pager, Proposing
 from tests.engine.stage import HAPPENED, Counter, Life, Scripted, doomed, lived, opening, running
 from tests.simulation.time import SimClock, simulate
 from tests.walk.trace import Walk, said, walking
-from vigil import (
-    Actor,
-    App,
-    ApprovalTarget,
-    decide_request,
-    event,
-    observe,
-    propose_output,
-    tool_call,
-)
+from vigil import Actor, App, event, observe, propose_output, tool_call
+from vigil.ports import ApprovalTarget, decide_request
 
 QUIET_S: Final = 2.0
 """After this nothing is under way, in simulated seconds: what is told was told, what is given up

@@ -249,7 +249,7 @@ def cancel(
 
 
 async def _target(_: Client, key: str) -> ApprovalTarget:
-    from vigil import ApprovalTarget
+    from vigil.ports import ApprovalTarget
 
     return ApprovalTarget("output", key)
 

@@ -358,6 +358,6 @@ definitions.add_to(app)
 
 
 async def _target(client: Client, instance_id: str, step: str) -> ApprovalTarget:
-    from vigil import ApprovalTarget
+    from vigil.ports import ApprovalTarget
 
     return ApprovalTarget("step", str(await client.workflows.find(instance_id)), step)

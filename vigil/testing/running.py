@@ -162,7 +162,7 @@ class RunningApp:
         log_strategy: Logging | None = None,
         attempts_max: int = 0,
     ) -> str:
-        """Ask for an episode by hand, as `vigil.fire` and `vigil fire` do, and return its id."""
+        """Ask for an episode by hand, as `vigil fire` does, and return its id."""
         return await fire(
             self.ports,
             actor,

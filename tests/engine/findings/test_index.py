@@ -23,7 +23,7 @@ from streams.subjects import Stack
 from tests.engine.findings.test_reader import carry_out
 from tests.engine.stage import CLOCK, Scripted, app_of, opening, play
 from tests.simulation.time import SimClock, simulate
-from vigil import findings_of
+from vigil.ports import findings_of
 
 
 def disk_of(host: str, **said):

@@ -21,7 +21,7 @@ from streams.model.triggers import Mode, Overrides
 from streams.tokens import TOKEN_BYTES_MAX
 from tests.engine.stage import CLOCK, Scripted, app_of, opening, play
 from tests.simulation.time import SimClock, simulate
-from vigil import findings_of
+from vigil.ports import findings_of
 
 disk = raise_finding("disk", class_="full", severity="high")
 

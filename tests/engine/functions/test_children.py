@@ -21,17 +21,8 @@ from streams.model.events import (
 )
 from streams.model.triggers import Budget, Overrides
 from streams.ports.domain_events import HOPS_MAX
-from vigil import (
-    Actor,
-    App,
-    CallFailed,
-    ConvergeResult,
-    Failure,
-    event,
-    fork,
-    manual,
-    raise_finding,
-)
+from vigil import Actor, App, CallFailed, ConvergeResult, Failure, event, manual, raise_finding
+from vigil.ports import fork
 from vigil.testing import run
 
 NO_LIMIT = Budget(turns=0, tokens=0, wall_s=0)

@@ -15,7 +15,8 @@ from streams.model.events import StepApproved
 from streams.model.workflows import StepStatus, WorkflowStatus
 from tests.engine.stage import decide, eventually, running, told
 from tests.engine.workflow_stage import Script, app_of, ended, history, instance, reached
-from vigil import BadRequest, Refused, cancel_workflow, overrides, resume_workflow
+from vigil import BadRequest, Refused, overrides
+from vigil.ports import cancel_workflow, resume_workflow
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
 

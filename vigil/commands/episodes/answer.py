@@ -90,6 +90,6 @@ def resolve(
 
 
 async def _target(client: Client, text: str) -> ApprovalTarget:
-    from vigil import ApprovalTarget
+    from vigil.ports import ApprovalTarget
 
     return ApprovalTarget("episode", str(await client.episodes.find(text)))
