@@ -17,9 +17,9 @@ from streams.jetstream.ports.configs import stacks_among
 from streams.subjects import Stack
 from tests.mistakes.mistake import Mistake
 from tests.vigil.program import NOWHERE, Vigil
+from vigil.asking.connect import COMMAND_TRIES_S
 from vigil.client import Client
 from vigil.errors import StackNotFound
-from vigil.asking.connect import COMMAND_TRIES_S
 
 WATCHER = """
 from vigil import Actor, App, event
