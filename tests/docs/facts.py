@@ -89,6 +89,7 @@ LIMITS: Final = (
 """Those that a user or an operator may meet."""
 
 KIB: Final = 1024
+MIB: Final = 1024 * KIB
 BIG: Final = 100 * KIB
 """From here on a number of bytes is said in KiB."""
 
@@ -308,9 +309,18 @@ def _limit(path: str) -> tuple[str, ...]:
     module_name, _, name = path.rpartition(".")
     module = importlib.import_module(module_name)
     value = getattr(module, name)
-    is_big = "BYTES" in name and value >= BIG
     words = _words_under(inspect.getsource(module), name)
-    return f"`{path}`", f"{value // KIB} KiB" if is_big else f"{value:,g}", words
+    return f"`{path}`", _size(value) if "BYTES" in name else _number(value), words
+
+
+def _size(value: int) -> str:
+    if value >= BIG and value % MIB == 0:
+        return f"{value // MIB} MiB"
+    return f"{value // KIB} KiB" if value >= BIG else _number(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 def _words_under(source: str, name: str) -> str:
