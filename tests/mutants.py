@@ -7349,6 +7349,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_checking.py",
     ),
     Mutant(
+        "time-above-gather-told",
+        "replay: the time asked for in the place of a gather is told at its line",
+        returns("None"),
+        "tests/mistakes/test_changes.py",
+    ),
+    Mutant(
         "check-sorted-by-line",
         "what a check finds is listed by line",
         dropped,

@@ -166,6 +166,11 @@ class Order:
             self._go_live()
         return step
 
+    def recorded_within(self, path: str) -> StepRecorded | None:
+        """Return the first record of a branch of the call at `path`, or of an attempt at it."""
+        # guard: time-above-gather-told
+        return next((step for at, step in self._left.items() if at.startswith(f"{path}.")), None)
+
     def fork(self, branches: int) -> None:
         """Note that the running branch waits for so many new ones, which run."""
         self._running += branches - 1

@@ -438,7 +438,7 @@ class StrategyRun:
     def now(self) -> datetime:
         """Return the time, which is recorded."""
         path = self._begin().next_path()
-        recorded = self._order.answer_at_once(path)
+        recorded = self._order.answer_at_once(path) or self._order.recorded_within(path)
         if recorded is not None and recorded.fingerprint != NOW_MARK:
             asked = _asked(path, ASKS_TIME, NOW_MARK)
             self._differ(self._comparison.difference(recorded, asked))
