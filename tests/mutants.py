@@ -7349,6 +7349,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_checking.py",
     ),
     Mutant(
+        "missing-secrets-told-at-start",
+        "outputs: a node that starts tells the secrets that it lacks",
+        dropped,
+        "tests/vigil/test_checking.py",
+    ),
+    Mutant(
         "time-above-gather-told",
         "replay: the time asked for in the place of a gather is told at its line",
         returns("None"),

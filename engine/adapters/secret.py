@@ -13,7 +13,8 @@ import hmac
 import os
 import ssl
 from binascii import Error as NotBase64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Final, TypeAlias
@@ -58,16 +59,38 @@ SIGNATURE: Final = "webhook-signature"
 def env(variable: str) -> Callable[[], str]:
     """Return the secret in an environment variable of the node, without surrounding space.
 
-    A node without the variable still starts; its deliveries fail for now as `secret_missing`.
+    A node without the variable still starts, with a warning; its deliveries fail for now as
+    `secret_missing`.
     """
+    return _Variable(variable)
 
-    def read() -> str:
-        value = os.environ.get(variable, "").strip()
-        if not value:
-            raise DeliveryFailed(MISSING, f"the environment variable {variable} is not set")
+
+@dataclass(frozen=True)
+class _Variable:
+    name: str
+
+    def __call__(self) -> str:
+        if not (value := self.value):
+            raise DeliveryFailed(MISSING, f"the environment variable {self.name} is not set")
         return value
 
-    return read
+    @property
+    def value(self) -> str:
+        return os.environ.get(self.name, "").strip()
+
+
+def missing_variables(adapter: object) -> Sequence[str]:
+    """Return the variables of `env` in the attributes of `adapter` that this process lacks."""
+    kept = getattr(adapter, "__dict__", {}).values()
+    return sorted({each.name for value in kept for each in _variables(value) if not each.value})
+
+
+def _variables(value: object) -> Iterator[_Variable]:
+    if isinstance(value, _Variable):
+        yield value
+    elif isinstance(value, Mapping | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _variables(each)
 
 
 def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:

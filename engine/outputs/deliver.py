@@ -105,12 +105,11 @@ def _log(view: OutputView, came: AttemptOutcome) -> None:
     match came:
         case OutputDelivered():
             log.info("delivered", **said)
-        case OutputPostponed(error_class=error_class, retry_at=at):
-            log.warning(
-                "not delivered; tried again", **said, error_class=error_class, retry_at=str(at)
-            )
-        case OutputFailed(error_class=error_class):
-            log.warning("not delivered", **said, error_class=error_class)
+        case OutputPostponed(error_class=error_class, error_detail=detail, retry_at=at):
+            said |= {"error_class": error_class, "detail": detail}
+            log.warning("not delivered; tried again", **said, retry_at=str(at))
+        case OutputFailed(error_class=error_class, error_detail=detail):
+            log.warning("not delivered", **said, error_class=error_class, detail=detail)
 
 
 def _after(

@@ -17,6 +17,7 @@ from engine.operations.decide_request import ApprovalTarget
 from streams.model.commands import Verdict
 from streams.model.events import EpisodeResolved, Resolution, StepKind, StepRecorded
 from streams.model.waits import Wait
+from tests.mistakes import test_commands as typed
 from tests.vigil.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.vigil.program import NOWHERE, RUN_S_MAX, Running, Vigil
 from tests.vigil.test_command_line import one_line
@@ -153,7 +154,7 @@ def test_a_decision_on_another_plan_is_refused_with_the_hash_of_the_one_that_wai
 def test_only_those_who_may_decide_are_asked_to(journal, standing):
     id_ = journal.block(approval(approvers=("ann", "bob")))
     line = one_line(decide(standing, "deny", id_, "--yes", "--by", "eve"), code=1)
-    assert "'eve' is none of those who may decide: ann, bob; give your name with --by" in line
+    assert typed.NOT_AN_APPROVER.said in line
     assert not journal.has_command(id_)
 
 
@@ -168,7 +169,7 @@ def test_a_second_decision_is_told_of_the_first(journal, standing):
     denied = answer(Resolution.DENIED, by="bob", reason="too early")
     journal.write(journal.stack.episode(id_), *denied)
     line = one_line(decide(standing, "approve", id_, "--yes"), code=1)
-    assert f"episode {id_} does not wait any more: denied by bob at 20" in line
+    assert f"episode {id_} {typed.DECIDED.said}" in line
     assert line.endswith("UTC (too early)\n")
 
 
@@ -179,7 +180,7 @@ def test_where_nobody_can_be_asked_the_plan_is_shown_and_then_its_hash(journal, 
     *shown, line = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
     assert '"drop": "t1"' in "\n".join(shown)
-    assert line == ("vigil: there is no terminal to confirm on; give --hash 01234567, or --yes")
+    assert line == typed.NO_TERMINAL.said
     assert not journal.has_command(id_)
 
 
@@ -343,7 +344,7 @@ def test_a_denied_plan_is_told_to_the_strategy(connected):
         id_ = blocked(connected, "shrink", '{"table": "t1"}')
         done = decide(connected, "deny", id_, "--yes", "--by", "bob", "--reason", "no")
         assert (done.stdout, done.stderr) == (f"{id_}: denied by bob\n", "")
-        assert ended(connected, id_) == ("done", "by bob: no")
+        assert ended(connected, id_) == ("done", typed.DENIED.said)
 
 
 def test_a_decision_made_while_no_node_is_up_is_ruled_on_when_one_is(connected):

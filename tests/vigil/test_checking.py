@@ -158,8 +158,16 @@ def test_names_that_do_not_exist_are_listed_with_line_and_those_that_do(vigil, t
     assert "3 place(s) that cannot work" in done.stderr
 
 
+SECRET = """
+from vigil.adapters import Webhook, env
+
+hook = Webhook("https://pager.example/x", secret=env("NO_SUCH_SECRET"))
+app = App(actors=[names], outputs={"hook": hook})
+"""
+
+
 def test_a_node_that_starts_says_so_too(connected, tmp_path):
-    (tmp_path / "names.py").write_text(WRONG)
+    (tmp_path / "names.py").write_text(WRONG + SECRET)
     with connected.running("node", "--no-project", "--app", "names:app", "--log", "json") as node:
         said = node.wait_said('"event": "node up"')
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -171,3 +179,5 @@ def test_a_node_that_starts_says_so_too(connected, tmp_path):
     ]
     assert told[0]["instead"] == "one of fetch.call"
     assert told[0]["expectation"] == "names.all_is_well"
+    lacking = [each for each in lines if each["event"] == "an output cannot be delivered here"]
+    assert [(each["output"], each["not_set"]) for each in lacking] == [("hook", "NO_SUCH_SECRET")]

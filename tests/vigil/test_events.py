@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.mistakes.test_commands import UNKNOWN_NAMES
 from tests.vigil.program import Vigil
 from tests.vigil.test_command_line import one_line
 
@@ -99,18 +100,12 @@ def test_what_is_asked_of_events_is_told(told: Vigil):
     assert told.ask("events", "would", "--file", "rule.yaml", "--since", "0s")["events"] == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("actors", "why", "watchr", "disk"), "nobody knows an actor 'watchr'; did you mean"),
-        (("actors", "why", "watcher", "dsk"), "actor 'watcher' has no expectation 'dsk'"),
-    ],
-)
-def test_a_name_that_nobody_knows_is_refused(connected, arguments, problem):
+def test_a_name_that_nobody_knows_is_refused(connected):
     (connected.folder / "watch.py").write_text(APP)
     with connected.running("node", "--app", "watch:app") as node:
         node.wait_said("node up")
-        assert problem in one_line(connected.run(*arguments), code=1)
+        for each in UNKNOWN_NAMES:
+            assert each.said in one_line(connected.run(*each.done.split()[1:]), code=1)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.mistakes.test_commands import UNHEARD
 from tests.vigil.defining import done
 from tests.vigil.program import Running, Vigil
 from tests.vigil.test_command_line import one_line
@@ -133,7 +134,7 @@ def test_an_event_that_no_live_node_listens_to_is_told_when_it_is_published(conn
         unheard = connected.run("publish", "host.sen", '{"host": "web-1"}')
         several = connected.run("publish", "host.sen", "--lines", stdin=b'{"host": "web-1"}')
     assert (heard.returncode, heard.stderr) == (0, "")
-    problem = "warning: no node that is up listens to 'host.sen'; did you mean host.seen?\n"
+    problem = f"{UNHEARD.said}\n"
     assert (unheard.returncode, unheard.stderr) == (0, problem)
     assert (several.returncode, several.stderr) == (0, problem)
 

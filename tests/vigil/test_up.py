@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.mistakes import test_servers as around
+
 APP = """
 import asyncio
 from pathlib import Path
@@ -75,7 +77,7 @@ def test_what_a_killed_up_held_goes_on_at_once_when_it_starts_again(vigil, app):
         up.stop(signal.SIGKILL)
     (app / "go").touch()
     with vigil.running(*UP, VIGIL_LEASE_S=LONG_LEASE_S) as up:
-        up.wait_said("did not stop in order: what it held goes on now")
+        up.wait_said(around.KILLED.said)
         vigil.wait_for("findings", "list", until=lambda rows: len(rows) == 1)
         assert "another node of this name is up" not in up.said
         assert up.stop(signal.SIGTERM) == 0
@@ -100,12 +102,12 @@ def test_a_server_that_dies_is_started_again_once_and_then_up_ends_with_the_reas
         up.wait_said("node up")
         for number, name in enumerate(("nats", "postgres"), start=1):
             server(up, name).kill()
-            up.wait_said("the server runs again", times=number)
+            up.wait_said(around.NATS_DIED[0].said, times=number)
             publish(vigil, name)
             vigil.wait_for("findings", "list", until=lambda rows, n=number: len(rows) == n)
 
         server(up, "nats").kill()
-        up.wait_said("vigil: the NATS server has ended again (signal 9)")
+        up.wait_said(around.NATS_DIED[1].said)
         assert up.stop(0) == 1
         assert up.said.splitlines()[-1].endswith("its log is .vigil/nats/nats.log")
 
@@ -114,7 +116,7 @@ def test_a_removed_folder_ends_up_with_one_line(vigil, app):
     with vigil.running(*UP) as up:
         up.wait_said("node up")
         shutil.rmtree(app / ".vigil", ignore_errors=True)
-        up.wait_said("vigil: .vigil was removed, or a part of it, while `vigil up` ran")
+        up.wait_said(around.FOLDER_REMOVED.said)
         assert up.stop(0) == 1
 
 
@@ -123,9 +125,9 @@ def test_ctrl_c_says_what_it_waits_for_and_a_second_one_that_it_ends_now(vigil, 
         up.wait_said("node up")
         wait_begun(vigil, up)
         up.process.send_signal(signal.SIGINT)
-        said = up.wait_said("waits for what runs to reach the end of its step")
+        said = up.wait_said(around.CTRL_C.said)
         assert "monitor/check_disk" in said
         assert "in measure.call" in said
         assert "most_s=30.0" in said
         assert up.stop(signal.SIGINT) == 128 + signal.SIGINT
-        assert "vigil: ends now; what ran is left as after a crash" in up.said
+        assert around.CTRL_C_TWICE.said in up.said

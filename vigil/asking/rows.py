@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from projections.errors import QueryRefused
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from streams.subjects import Stack
 
 T = TypeVar("T")
+Kind: TypeAlias = Literal["episode", "finding", "output", "dead letter", "instance"]
+
+LISTED_BY: Final[Mapping[Kind, str]] = {
+    "episode": "vigil episodes list",
+    "finding": "vigil findings list --status all",
+    "output": "vigil outputs list",
+    "dead letter": "vigil dead list --all",
+    "instance": "vigil workflows list",
+}
+"""Which command lists what there is."""
 
 STACKS_MAX: Final = 1_000
 """Most stacks that are searched for a name like the one that was typed."""
@@ -63,11 +73,18 @@ def ask(config: Config, question: Callable[[Pool], Awaitable[T]]) -> T:
     return run(done())
 
 
-def require(found: T | None, what: str, stack: Stack) -> T:
+def require(found: T | None, kind: Kind, name: str | UUID, stack: Stack) -> T:
     """Return what was found; raise `NotFound` if nothing was."""
     if not found:
-        raise NotFound(f"no {what} in stack {stack.name}")
+        raise not_found(kind, name, stack)
     return found
+
+
+def not_found(kind: Kind, name: str | UUID, stack: Stack) -> NotFound:
+    """Return the error that nothing of this `kind` has this name, with where to look."""
+    told = str(name) if isinstance(name, UUID) else repr(name)
+    remedy = f"`{LISTED_BY[kind]}` shows those there are"
+    return NotFound(f"no {kind} {told} in stack {stack.name}", remedy=remedy)
 
 
 async def applied_migrations(pool: Pool) -> dict[str, str] | None:

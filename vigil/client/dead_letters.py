@@ -96,7 +96,7 @@ class DeadLetterCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_dead_letter(pool, stack, whole)
-            row = require(found, f"dead letter {key!r}", stack)
+            row = require(found, "dead letter", key, stack)
             return row | {"what_to_do": what_to_do(row)}
 
     async def requeue(self, *keys: str, by: str | None = None) -> Sequence[CommandOutcome]:

@@ -20,7 +20,7 @@ from streams.model.outputs import OutputOutcome
 from streams.model.triggers import LogStrategy, Overrides
 from streams.ports.all import Ports
 from streams.ports.domain_events import HOPS_MAX
-from vigil.asking.rows import ENDS, LOOK_S, find_id, require, why_none_of
+from vigil.asking.rows import ENDS, LOOK_S, find_id, not_found, require, why_none_of
 from vigil.client.connections import Connections
 from vigil.client.page import EPISODE_STATUSES, Page, check_asked, page_of
 from vigil.errors import Mistake, NotFound, Trouble
@@ -172,7 +172,7 @@ class EpisodeCalls:
             stack, past = self._connections.stack, None
             if past_id is not None:
                 found = await reader.show_episode(pool, stack, past_id)
-                past = require(found, f"episode {past_id}", stack)
+                past = require(found, "episode", past_id, stack)
             rows = await reader.list_episodes(
                 pool,
                 stack,
@@ -215,7 +215,7 @@ class EpisodeCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_episode(pool, stack, wanted)
-            return record_of(require(found, f"episode {wanted}", stack), EpisodeRecord)
+            return record_of(require(found, "episode", wanted, stack), EpisodeRecord)
 
     async def describe(self, id: UUID | str) -> Row:
         """Return everything about one episode, as `vigil episodes show --json` prints it.
@@ -228,7 +228,7 @@ class EpisodeCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_episode(pool, stack, wanted)
-            row = require(found, f"episode {wanted}", stack)
+            row = require(found, "episode", wanted, stack)
             is_blocked = row["status"] == "blocked"  # guard: asleep-shows-until-when
             block = await reader.show_block(pool, stack, wanted) if is_blocked else None
             is_open = block is not None and block["resolution"] is None
@@ -249,7 +249,7 @@ class EpisodeCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_episode(pool, stack, wanted)
-            require(found, f"episode {wanted}", stack)
+            require(found, "episode", wanted, stack)
             return page_of(await reader.list_steps(pool, stack, wanted), StepRow)
 
     async def timeline(self, id: UUID | str) -> Page[TimelineEntry]:
@@ -258,7 +258,7 @@ class EpisodeCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_episode(pool, stack, wanted)
-            require(found, f"episode {wanted}", stack)
+            require(found, "episode", wanted, stack)
             return page_of(await reader.list_timeline(pool, stack, wanted), TimelineEntry)
 
     async def log(
@@ -278,7 +278,7 @@ class EpisodeCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_episode(pool, stack, wanted)
-            episode = require(found, f"episode {wanted}", stack)
+            episode = require(found, "episode", wanted, stack)
             lines = await reader.list_log_lines(pool, stack, wanted, strategy=strategy)
         return EpisodeLog(rows=lines, why_none="" if lines else why_silent(episode, strategy))
 
@@ -311,7 +311,7 @@ class EpisodeCalls:
                 return
             waited_s = clock.monotonic_s() - began_s
             if episode is None and waited_s >= min(OPENED_S_MAX, timeout_s):
-                raise NotFound(f"no episode {wanted} in stack {stack.name}")
+                raise not_found("episode", wanted, stack)
             if waited_s >= timeout_s:
                 raise Trouble(f"episode {wanted} has not ended after {timeout_s:g} s")
             await clock.sleep(LOOK_S)

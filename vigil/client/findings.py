@@ -10,10 +10,10 @@ import msgspec
 
 from projections.postgres import reader
 from projections.records import FindingCause, FindingRecord, FindingSummary, record_of
-from vigil.asking.rows import require, why_none_of
+from vigil.asking.rows import not_found, require, why_none_of
 from vigil.client.connections import Connections
 from vigil.client.page import FINDING_STATUSES, Page, check_asked, page_of
-from vigil.errors import Mistake, NotFound
+from vigil.errors import Mistake
 
 if TYPE_CHECKING:
     from engine.findings.requests import FindingRequests
@@ -68,7 +68,7 @@ class FindingCalls:
         """
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            return require(await reader.show_finding(pool, stack, key), f"finding {key!r}", stack)
+            return require(await reader.show_finding(pool, stack, key), "finding", key, stack)
 
     async def causal_chain(self, key: str, *, depth: int = 10) -> Sequence[FindingCause]:
         """Return a finding and what explains it, step by step, up to `depth` steps.
@@ -79,7 +79,7 @@ class FindingCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.list_causal_chain(pool, stack, key, depth=depth)
-            rows = require(found, f"finding {key!r}", stack)
+            rows = require(found, "finding", key, stack)
             return msgspec.convert(rows, tuple[FindingCause, ...])
 
     async def clear(self, key: str, *, reason: str = "", by: str | None = None) -> FindingChange:
@@ -128,7 +128,4 @@ class FindingCalls:
             try:
                 return await act(FindingRequests(ports, self._connections.clock))
             except NoFinding as error:
-                raise NotFound(
-                    f"no finding {key!r} in stack {ports.stack.name}",
-                    remedy="`vigil findings list --status all` shows those there are",
-                ) from error
+                raise not_found("finding", key, ports.stack) from error

@@ -54,7 +54,7 @@ class OutputCalls:
             stack, past = self._connections.stack, None
             if after is not None:
                 found = await reader.show_output(pool, stack, after)
-                past = require(found, f"output {after!r}", stack)
+                past = require(found, "output", after, stack)
             rows = await reader.list_outputs(
                 pool,
                 stack,
@@ -84,7 +84,7 @@ class OutputCalls:
         """
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            return require(await reader.show_output(pool, stack, key), f"output {key!r}", stack)
+            return require(await reader.show_output(pool, stack, key), "output", key, stack)
 
     async def retry(
         self, *keys: str, reason: str = "", by: str | None = None, wait_s: float | None = DECISION_S

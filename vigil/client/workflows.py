@@ -77,7 +77,7 @@ class WorkflowCalls:
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_workflow(pool, stack, wanted)
-            return record_of(require(found, f"instance {wanted}", stack), WorkflowRecord)
+            return record_of(require(found, "instance", wanted, stack), WorkflowRecord)
 
     async def read(self, id: UUID | str) -> Instance:
         """Return one instance as its journal has it.

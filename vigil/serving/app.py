@@ -11,6 +11,7 @@ from types import ModuleType
 
 import structlog
 
+from engine.adapters.secret import missing_variables
 from engine.app.app import App
 from engine.errors import EngineError
 from engine.functions.names import unknown_names
@@ -98,6 +99,13 @@ def tell_found(app: App) -> None:
                 instead=each.instead,
                 expectation=".".join(filter(None, place)),
             )
+
+
+def tell_missing_secrets(app: App) -> None:
+    """Log which variables of `env` this node lacks, each with the output that needs it."""
+    for name, route in app.outputs.items():
+        for variable in missing_variables(route.output_adapter):
+            log.warning("an output cannot be delivered here", output=name, not_set=variable)
 
 
 def _module(name: str, *, said: str, sought_in: str) -> ModuleType:

@@ -31,7 +31,7 @@ from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
 from vigil.serving.alone import EXIT_NOT_OURS, FENCED, ProcessIsolation, place_of
-from vigil.serving.app import tell_found
+from vigil.serving.app import tell_found, tell_missing_secrets
 from vigil.serving.exit import EXIT_S, end_within
 from vigil.serving.loop_watch import watched_loop
 from vigil.serving.loss_watch import watched_streams
@@ -242,6 +242,7 @@ async def run_nodes(
     `app_name`: see `serve`. Suspects of other stacks run here.
     """
     tell_found(app)  # guard: missing-names-told-at-start
+    tell_missing_secrets(app)  # guard: missing-secrets-told-at-start
     name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
     mode = NodeMode(config.settings.mode)
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
