@@ -86,6 +86,7 @@ OBJECTS: Final = "tests/streams/jetstream/test_objects.py"
 
 CASSETTES: Final = "tests/testing/test_cassettes.py"
 PLANTED_BUGS: Final = "tests/testing/test_planted_bugs.py"
+TESTS_OF_USERS: Final = "tests/mistakes/test_testing.py"
 OUTSIDE: Final = "tests/testing/test_outside.py"
 REPLAYING: Final = "tests/testing/test_replays.py"
 CRASHING: Final = "tests/testing/test_crashes.py"
@@ -7353,6 +7354,30 @@ TABLE: Final[Sequence[Mutant]] = (
         "outputs: a node that starts tells the secrets that it lacks",
         dropped,
         "tests/vigil/test_checking.py",
+    ),
+    Mutant(
+        "forgotten-mark-told",
+        "the kit: an async test without the mark is told so",
+        never,
+        TESTS_OF_USERS,
+    ),
+    Mutant(
+        "forgotten-run-until-idle-told",
+        "the kit: a test that looks too early is told so",
+        never,
+        TESTS_OF_USERS,
+    ),
+    Mutant(
+        "unheard-event-told-in-test",
+        "the kit: an event that nobody listens to is told",
+        never,
+        TESTS_OF_USERS,
+    ),
+    Mutant(
+        "with-for-async-with-told",
+        "the kit: `with` is told to be `async with`",
+        dropped,
+        TESTS_OF_USERS,
     ),
     Mutant(
         "time-above-gather-told",

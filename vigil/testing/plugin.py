@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 MARK = "vigil"
 _numbers = count(1)
-_RUNNING = "vigil.testing.running"
+_KIT = "vigil.testing."
+_RUNNING = f"{_KIT}running"
+LACKS_MARK = (
+    "an async test without the mark: write `pytestmark = pytest.mark.vigil` at the top of the file"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,6 +80,23 @@ def vigil_stack() -> Stack:
     return Stack(f"test{next(_numbers)}")
 
 
+def _lacks_mark(item: pytest.Item) -> bool:
+    """Return whether this is an async test of a file that uses the test kit, without its mark."""
+    function = getattr(item, "obj", None)
+    if not inspect.iscoroutinefunction(function) or item.get_closest_marker(MARK):
+        return False
+    used = (
+        getattr(each, "__module__", None) for each in vars(inspect.getmodule(function)).values()
+    )
+    return any(str(name).startswith(_KIT) for name in used)
+
+
+def _has_run(item: pytest.Item, call: pytest.CallInfo[None]) -> bool:
+    """Return whether a failure came from the file of the test: then some plugin has run it."""
+    assert call.excinfo is not None, "it failed"
+    return any(Path(entry.path) == item.path for entry in call.excinfo.traceback)
+
+
 def _folder() -> TemporaryDirectory[str]:
     # Not `tmp_path`, which only the user of the run may read: Postgres may run as another user.
     return TemporaryDirectory(prefix="vigil-", ignore_cleanup_errors=True)
@@ -90,12 +111,14 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    call: pytest.CallInfo[None],
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the apps of a failed test did."""
+    """Show what the apps of a failed test did, or that it has no mark."""
     report = yield
     running = sys.modules.get(_RUNNING)
     if running is not None and call.when == "call" and report.failed:
+        if _lacks_mark(item) and not _has_run(item, call):  # guard: forgotten-mark-told
+            report.sections.append((MARK, f"{item.name}: {LACKS_MARK}"))
         stories = [
             (f"vigil.testing.run {number}", each.story())
             for number, each in enumerate(running.recent, 1)

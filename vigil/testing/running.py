@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, wraps
 from itertools import count
-from typing import Final, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, ParamSpec, TypeVar
 
 from msgspec import UNSET
 
 from engine.app.actor import Logging
 from engine.app.app import App
 from engine.app.outputs import OutputAdapter, OutputView
+from engine.cluster.nodes import event_in, trigger_texts
 from engine.episodes.cancel import cancel
 from engine.episodes.fire import fire
 from engine.node.node import Node
@@ -48,6 +50,7 @@ from streams.model.triggers import Overrides
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
 from streams.subjects import Stack
+from vigil.errors import hint
 from vigil.testing.idle import next_due_at, what_is_left
 from vigil.testing.mortal import mortal
 from vigil.testing.outside import Outside, watching
@@ -70,6 +73,9 @@ from vigil.testing.views import (
     workflow_of,
 )
 from vigil.testing.virtual_time import DAY_ONE, VirtualClock, VirtualSelector, virtual_time
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BY: Final = "test"
 """The default of `by`."""
@@ -122,6 +128,7 @@ class RunningApp:
         )
         """The log in memory, for everything that has no method here."""
         self._numbers, self._nodes = count(1), count(1)
+        self._published: dict[str, None] = {}
         self.moments = 0
         """How many there were so far: one before and one after each commit of a node."""
         self.crashed = ""
@@ -141,6 +148,7 @@ class RunningApp:
     ) -> None:
         """Publish a domain event, as any program may. A repeated `id` is dropped."""
         chosen = id or f"event-{next(self._numbers)}"
+        self._published[name] = None
         await self.ports.domain_events.publish(name, payload or {}, id=chosen)
 
     async def fire(
@@ -359,7 +367,7 @@ class RunningApp:
             "status": status,
         }
         known = self.episodes()
-        return only(fitting(known, **wanted), _described("episode", wanted), known)
+        return self._only(fitting(known, **wanted), _described("episode", wanted), known)
 
     def children(self, id: str) -> list[EpisodeSnapshot]:
         """Return the children of the episode `id`, in the order in which they were opened."""
@@ -379,7 +387,7 @@ class RunningApp:
         known = self.findings(status=None)
         found = fitting(known, finding_key=key, status=status)
         shown = [f"{each.finding_key} is {each.status}, {each.severity}" for each in known]
-        return only(found, _described(f"finding {key!r}", {"status": status}), shown)
+        return self._only(found, _described(f"finding {key!r}", {"status": status}), shown)
 
     def outputs(
         self, *, adapter: str | None = None, status: str | None = None
@@ -393,7 +401,7 @@ class RunningApp:
         __tracebackhide__ = True
         wanted = {"adapter": adapter, "status": status}
         known = self.outputs()
-        return only(fitting(known, **wanted), _described("output", wanted), known)
+        return self._only(fitting(known, **wanted), _described("output", wanted), known)
 
     def deliveries(self, adapter: str) -> Sequence[OutputView]:
         """Return what a stubbed adapter delivered, in order."""
@@ -416,7 +424,7 @@ class RunningApp:
         """
         __tracebackhide__ = True
         wanted, known = {"id": id, "name": name}, self.workflows()
-        return only(fitting(known, **wanted), _described("instance", wanted), known)
+        return self._only(fitting(known, **wanted), _described("instance", wanted), known)
 
     def workflows(self, *, name: str | None = None) -> list[WorkflowSnapshot]:
         """Return the instances of workflows, oldest first."""
@@ -487,7 +495,7 @@ class RunningApp:
             "reason": reason,
         }
         known = [_refusal_told(each) for each in self.refusals()]
-        return only(self.refusals(**wanted), _described("refusal", wanted), known)
+        return self._only(self.refusals(**wanted), _described("refusal", wanted), known)
 
     async def check_replay(self, *, processes: int = PROCESSES) -> int:
         """Replay every episode so far from its journal, and return how many there are.
@@ -639,7 +647,7 @@ class RunningApp:
     ) -> None:
         known = [each for each in self.waits() if each.plan_hash]
         fit = requests_in(fitting(known, id=id))
-        found = only(fit, _described("approval that waits", {"id": id}), known)
+        found = self._only(fit, _described("approval that waits", {"id": id}), known)
         await decide_request(
             self.ports,
             ApprovalTarget(found.what, found.id, found.step),
@@ -650,6 +658,32 @@ class RunningApp:
             plan=plan,
             clock=self._clock,  # guard: time-passes-for-deciders
         )
+
+    def _only(self, found: Sequence[T], what: str, known: Sequence[object]) -> T:
+        __tracebackhide__ = True
+        return only(found, what, known, why="" if found else "; ".join(self._reasons()))
+
+    def _reasons(self) -> Iterator[str]:
+        """Yield what a test may have done wrong if what it looks for is not there."""
+        # guard: forgotten-run-until-idle-told
+        if self._stopped_at is None and what_is_left(self.ports):
+            yield "the app has not done all it has to: call `await run_until_idle()` first"
+        heard = self._heard()
+        for name in self._published:
+            if name not in {*heard, RESOLVED}:  # guard: unheard-event-told-in-test
+                yield f"nobody listens to {name!r}; {hint(name, heard)}".removesuffix("?")
+        yield from (f"dead letter: {each.reason}: {each.detail}" for each in self.dead_letters())
+
+    def _heard(self) -> set[str]:
+        """Return the events that fire something in the app."""
+        return {
+            event
+            for actor in self._app.actors.values()
+            for expectation in actor.expectations.values()
+            for source in expectation.on
+            for text in trigger_texts(source)
+            if (event := event_in(text)) is not None
+        }
 
     def _journals(self, kind: Kind) -> Mapping[str, list[Recorded]]:
         """Return the commits of each aggregate of `kind`, by its id or key."""
@@ -672,7 +706,50 @@ def _described(what: str, wanted: Mapping[str, str | None]) -> str:
     return f"{what} of {' and '.join(given)}" if given else what
 
 
-@asynccontextmanager
+ASYNC_WITH: Final = "write `async with run(app) as vigil:`, in an `async def` test"
+
+
+class AsyncOnly(AbstractAsyncContextManager[T]):
+    """What `async with` enters; anything else is told so."""
+
+    def __init__(self, made: AbstractAsyncContextManager[T]) -> None:
+        self._made = made
+
+    async def __aenter__(self) -> T:
+        return await self._made.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._made.__aexit__(kind, raised, traceback)
+
+    if not TYPE_CHECKING:  # To a type checker there is no such thing.
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(ASYNC_WITH)  # guard: with-for-async-with-told
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(ASYNC_WITH)
+
+
+def _entered_with_async(
+    generate: Callable[P, AsyncIterator[T]],
+) -> Callable[P, AsyncOnly[T]]:
+    make = asynccontextmanager(generate)
+
+    @wraps(generate)
+    def made(*args: P.args, **options: P.kwargs) -> AsyncOnly[T]:
+        return AsyncOnly(make(*args, **options))
+
+    return made
+
+
+@_entered_with_async
 async def run(
     app: App,
     *,

@@ -357,14 +357,20 @@ def _step_waits(instance_id: str, instance: Instance) -> Iterable[Waiting]:
             yield _asking("step", instance_id, state.asked.approval, inputs, step=name)
 
 
-def only(found: Sequence[T], what: str, known: Sequence[object], *, of: str = "") -> T:
-    """Return the one that was `found`; else raise an `AssertionError` that shows all `known`."""
+def only(
+    found: Sequence[T], what: str, known: Sequence[object], *, of: str = "", why: str = ""
+) -> T:
+    """Return the one that was `found`; else raise an `AssertionError` that shows all `known`.
+
+    `why`: what the reason may be, if nothing was found.
+    """
     __tracebackhide__ = True  # What a test got wrong is in the test.
     if len(found) == 1:
         return found[0]
     problem = f"no {what}" if not found else f"{len(found)} times {what}, and one is meant"
     shown = f"\n{INDENT}".join(["there is:", *map(str, known)]) if known else "there is none at all"
-    raise AssertionError(f"{problem}{of}; {shown}")
+    because = f"; {why}" if why and not found else ""
+    raise AssertionError(f"{problem}{of}{because}; {shown}")
 
 
 def fitting(candidates: Iterable[T], **wanted: str | None) -> list[T]:
