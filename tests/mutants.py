@@ -7374,6 +7374,12 @@ TABLE: Final[Sequence[Mutant]] = (
         TESTS_OF_USERS,
     ),
     Mutant(
+        "unknown-fire-told-in-test",
+        "the kit: an actor that there is not is told",
+        never,
+        TESTS_OF_USERS,
+    ),
+    Mutant(
         "with-for-async-with-told",
         "the kit: `with` is told to be `async with`",
         dropped,

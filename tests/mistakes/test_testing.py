@@ -109,7 +109,17 @@ WRITTEN = [
         "    await vigil.fire('desk', 'cuont')\n"
         "    await vigil.run_until_idle()\n"
         "    vigil.episode()",
-        "no episode; dead letter: not_watched: no node knows what the timer fire 'cuont.manual",
+        "no episode; actor 'desk' has no expectation 'cuont'; did you mean count; there is none",
+        "test",
+    ),
+    Mistake(
+        108,
+        "an actor that there is not is fired",
+        "async with run(app) as vigil:\n"
+        "    await vigil.fire('dsek', 'count')\n"
+        "    await vigil.run_until_idle()\n"
+        "    vigil.episode()",
+        "no episode; the app has no actor 'dsek'; did you mean desk; there is none",
         "test",
     ),
     Mistake(

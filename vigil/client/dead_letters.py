@@ -11,10 +11,10 @@ from projections.postgres import reader
 from projections.records import DeadLetterRecord, DeadLetterSummary, record_of
 from streams.layout import Kind
 from streams.model.outputs import OutputStatus
-from vigil.asking.rows import ID_NAMES_MAX, require, why_none_of
+from vigil.asking.rows import ID_NAMES_MAX, not_found, require, why_none_of
 from vigil.client.connections import Connections
 from vigil.client.page import LETTER_STATUSES, Page, check_asked, page_of
-from vigil.errors import Mistake, NotFound
+from vigil.errors import Mistake
 
 if TYPE_CHECKING:
     from projections.postgres.query_result import Row
@@ -25,7 +25,6 @@ WAITING: Final = "waiting"
 ID_CHARS: Final = 36
 """Characters of an id of an episode."""
 
-REMEDY: Final = "`vigil dead list --all` shows those that there are"
 
 GONE_ON: Final = "its output has gone on"
 """Why the dead letter of an output that is no longer failed is of no use."""
@@ -56,7 +55,7 @@ class DeadLetterCalls:
                 pool, stack, beginning=key.lower(), limit=ID_NAMES_MAX + 1
             )
         if not found:
-            raise NotFound(f"no dead letter {key!r} in stack {stack.name}", remedy=REMEDY)
+            raise not_found("dead letter", key, stack)
         if len(found) > 1:  # guard: ambiguous-key-refused
             raise Mistake(f"{key!r} begins the keys of several dead letters: {_named(found)}")
         return found[0]

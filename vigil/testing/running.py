@@ -129,6 +129,7 @@ class RunningApp:
         """The log in memory, for everything that has no method here."""
         self._numbers, self._nodes = count(1), count(1)
         self._published: dict[str, None] = {}
+        self._fired: dict[tuple[str, str], None] = {}
         self.moments = 0
         """How many there were so far: one before and one after each commit of a node."""
         self.crashed = ""
@@ -171,6 +172,7 @@ class RunningApp:
         attempts_max: int = 0,
     ) -> str:
         """Ask for an episode by hand, as `vigil fire` does, and return its id."""
+        self._fired[actor, expectation] = None
         return await fire(
             self.ports,
             actor,
@@ -672,7 +674,18 @@ class RunningApp:
         for name in self._published:
             if name not in {*heard, RESOLVED}:  # guard: unheard-event-told-in-test
                 yield f"nobody listens to {name!r}; {hint(name, heard)}".removesuffix("?")
-        yield from (f"dead letter: {each.reason}: {each.detail}" for each in self.dead_letters())
+        yield from (problem for pair in self._fired if (problem := self._problem_of_fire(*pair)))
+
+    def _problem_of_fire(self, actor: str, expectation: str) -> str:
+        """Return that the app lacks what a test has fired; empty: it does not."""
+        actors = self._app.actors
+        if actor not in actors:  # guard: unknown-fire-told-in-test
+            return f"the app has no actor {actor!r}; {hint(actor, actors)}".removesuffix("?")
+        known = actors[actor].expectations
+        if expectation not in known:
+            problem = f"actor {actor!r} has no expectation {expectation!r}"
+            return f"{problem}; {hint(expectation, known)}".removesuffix("?")
+        return ""
 
     def _heard(self) -> set[str]:
         """Return the events that fire something in the app."""
