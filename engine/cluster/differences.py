@@ -24,7 +24,7 @@ REMEDY: Final = (
 
 
 @dataclass(frozen=True)
-class Difference:
+class DeclarationDifference:
     """Two nodes that declare an actor differently."""
 
     actor: str
@@ -50,23 +50,27 @@ class Difference:
         )
 
 
-def differences(nodes: Sequence[NodeInfo], *, only: str | None = None) -> list[Difference]:
+def differences(
+    nodes: Sequence[NodeInfo], *, only: str | None = None
+) -> list[DeclarationDifference]:
     """Return where `nodes` differ from the first that has an actor; `only`: of that actor."""
     names = sorted({id_ for node in nodes for id_ in node.actors}) if only is None else [only]
-    found: list[Difference] = []
+    found: list[DeclarationDifference] = []
     for id_ in names:
         having = [node for node in nodes if id_ in node.actors]
         found += _of_actor(id_, having[0], having[1:]) if having else []
     return found
 
 
-def differences_from(one: NodeInfo, others: Iterable[NodeInfo]) -> list[Difference]:
+def differences_from(one: NodeInfo, others: Iterable[NodeInfo]) -> list[DeclarationDifference]:
     """Return where `others` differ from `one`, by actor: of those that differ alike, the first."""
     rest = list(others)
     return [each for id_ in sorted(one.actors) for each in _of_actor(id_, one, rest)]
 
 
-def _of_actor(id_: str, one: NodeInfo, others: Iterable[NodeInfo]) -> Iterator[Difference]:
+def _of_actor(
+    id_: str, one: NodeInfo, others: Iterable[NodeInfo]
+) -> Iterator[DeclarationDifference]:
     info, known = one.actors[id_], set[tuple[str, ...]]()
     name = f"workflow {info.workflow!r}" if info.workflow else f"actor {id_!r}"
     for other in others:
@@ -76,7 +80,7 @@ def _of_actor(id_: str, one: NodeInfo, others: Iterable[NodeInfo]) -> Iterator[D
         what = tuple(_what(info, theirs))
         if what and what not in known:  # guard: alike-differences-once
             known.add(what)
-            yield Difference(name, one.name, other.name, what)
+            yield DeclarationDifference(name, one.name, other.name, what)
 
 
 def _is_compared(info: ActorInfo) -> bool:

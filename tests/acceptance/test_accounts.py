@@ -179,7 +179,8 @@ async def test_applying_definitions_needs_no_more_than_the_guide_grants(
 async def test_an_actor_hears_events_of_another_account_by_way_of_a_copy(
     cluster: Cluster, accounts: EmbeddedNats, gate: Path
 ):
-    made = say("publish", "shop.opened", "{}", url=as_user(accounts.url, "node"))
+    own = as_user(accounts.url, "node")
+    made = say("publish", "shop.opened", "{}", "--create-stack", url=own)
     assert made.returncode == 0, made.stderr
     theirs = as_user(accounts.url, "shipping")
     client = await nats_client.connect(theirs)
@@ -234,7 +235,7 @@ async def test_who_comes_in_through_a_leaf_node_says_the_domain_of_the_hub(
             rows = await cluster.query("select node from episodes where subject_id = 'o2'")
             assert {row["node"] for row in rows} == {"n2"}
             assert at_leaf.stop() == 0
-            if not has_own:
-                lost = say("publish", "order.placed", order, url=leaf.url)
-                assert (lost.returncode, lost.stderr.count("\n")) == (1, 1)
-                assert "say the domain of the hub" in lost.stderr
+            lost = say("publish", "order.placed", order, url=leaf.url)
+            assert (lost.returncode, lost.stderr.count("\n")) == (1, 1)
+            why = "there is no stack 'orders'" if has_own else "say the domain of the hub"
+            assert why in lost.stderr
