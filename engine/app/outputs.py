@@ -389,7 +389,7 @@ def checked_routes(outputs: object) -> Mapping[str, Route]:
 
 def missing(adapter: str) -> str:
     """Return the error detail for an adapter that the app lacks."""
-    return f"the app has no output {adapter!r}"
+    return f"the app has no output {adapter!r}; write one of its own, or add it to App(outputs=…)"
 
 
 def _name(name: object) -> str:

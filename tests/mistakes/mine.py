@@ -29,6 +29,7 @@ from pathlib import Path
 import httpx
 
 from vigil import *
+from vigil.adapters import Webhook
 
 @tool
 def add(x: int) -> int:
@@ -44,7 +45,9 @@ a = Actor("a", tools=[add, breaks])
 
 FUNCTION: Final = "@a.expectation(on=manual())\nasync def e(ctx, trigger):\n"
 
-END: Final = "\napp = App(actors=[a])\n"
+END: Final = """
+app = App(actors=[a], outputs={"hook": Webhook("http://127.0.0.1:1/")})
+"""
 
 WHOLE: Final = ("@", "class ", "a.", "Actor(")
 """How what is done begins if it is more than the body of a function."""

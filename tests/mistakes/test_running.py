@@ -479,14 +479,15 @@ MISTAKES: list[Mistake] = [
         64,
         "an output that there is not",
         "return propose_output('hok', {})",
-        "found=\"output 'hok'\" instead='there is none'",
+        "found=\"output 'hok'\" instead='one of hook'",
         "start",
     ),
     Mistake(
         64,
         "an output that there is not",
         "return propose_output('hok', {})",
-        "dead letter written detail=\"hok: no_adapter: the app has no output 'hok'\"",
+        "dead letter written detail=\"hok: no_adapter: the app has no output 'hok'; write one of"
+        " its own, or add it to App(outputs=…)",
         "log",
     ),
     Mistake(
