@@ -583,10 +583,10 @@ class StrategyRun:
         except (asyncio.CancelledError, GeneratorExit, Interrupted):
             raise
         except EpisodeFailed as failed:
-            cause = failed.__cause__
+            why, cause = failed, failed.__cause__
             if isinstance(cause, StrategyError):  # guard: refused-turn-told-line
-                failed = _at(place_of_call(), cause)
-            raise self._stop(failed) from cause
+                why = _at(place_of_call(), cause)
+            raise self._stop(why) from failed
         except BaseException as error:
             raise self._stop(error) from error  # guard: engine-errors-uncatchable
         finally:
