@@ -375,6 +375,7 @@ class OrderSummary(RowRecord, frozen=True, kw_only=True):
     at: datetime
     person: str | None
     reason: str | None
+    event_no: int
 
 
 class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):

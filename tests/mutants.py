@@ -8864,4 +8864,11 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/client/test_events.py",
     ),
+    Mutant(
+        "next-of-same-list",
+        "client: the place in one list is none in another",
+        never,
+        "tests/client/test_lists.py",
+    ),
+    Mutant("time-has-zone", "client: a time has a zone", never, "tests/client/test_lists.py"),
 )

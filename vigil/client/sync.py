@@ -17,6 +17,7 @@ from vigil.client.client import Client
 from vigil.client.dead_letters import WAITING
 from vigil.client.episodes import silent
 from vigil.client.events import REPLAYED_DEFAULT, RULINGS_KEPT_DEFAULT
+from vigil.client.page import LIMIT_MAX
 from vigil.client.repairs import STALE_AFTER_S
 from vigil.client.thread import LoopThread
 from vigil.settings import DECISION_S, ROLLOUT_S, WAIT_S
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from engine.orders.store import OrderDrift
     from engine.workflows.instance import Instance
     from projections.postgres.query_result import Row, Table
+    from projections.postgres.reader import OneOrMore
     from projections.records import (
         DeadLetterRecord,
         DeadLetterSummary,
@@ -410,16 +412,35 @@ class SyncDeadLetterCalls:
     def __init__(self, calls: DeadLetterCalls, thread: LoopThread) -> None:
         self._calls, self._thread = calls, thread
 
-    def list(self, *, status: str | None = WAITING, limit: int = 50) -> Page[DeadLetterSummary]:
+    def list(
+        self,
+        *,
+        status: OneOrMore | None = WAITING,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[DeadLetterSummary]:
         """Return dead letters, the latest first.
 
         Args:
-            status: `waiting`, `requeued` or `discarded`; None: any.
+            status: `waiting`, `requeued` or `discarded`, or several of them; None: any.
+            actor: one, or several.
+            after: the `next` of a page: what follows it. Or a key: what the list has after that
+                dead letter.
+            reverse: from the other end of the list: the first comes first.
 
         Raises:
             Mistake: there is no such `status`.
+            NotFound: there is no dead letter of the key `after`.
         """
-        return self._thread.run(self._calls.list(status=status, limit=limit))
+        return self._thread.run(
+            self._calls.list(status=status, actor=actor, after=after, reverse=reverse, limit=limit)
+        )
+
+    def count(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
+        """Return status → how many of the dead letters that fit have it."""
+        return self._thread.run(self._calls.count(actor=actor))
 
     def get(self, key: str) -> DeadLetterRecord:
         """Return one dead letter.
@@ -616,25 +637,32 @@ class SyncEpisodeCalls:
     def list(
         self,
         *,
-        status: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
         expectation: str | None = None,
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         after: UUID | str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[EpisodeSummary]:
         """Return the episodes that fit all that is given: queued first, then the latest started.
 
         Args:
+            status: `queued`, `running`, `blocked`, `done`, `failed`, `partially_failed` or
+                `canceled`, or several of them; None: any.
+            actor: one, or several.
             subject: the id of what they are about.
             since: only those that were opened then or later.
             until: only those that were opened before.
-            after: the `next` of a page, which is an id: only what the list has after that episode.
+            after: the `next` of a page: what follows it. Or an id: what the list has now after that
+                episode.
+            reverse: from the other end of the list: the first that started comes first.
 
         Raises:
-            Mistake: there is no such `status`.
+            Mistake: there is no such `status`, a time has no time zone, or `after` is neither.
+            NotFound: there is no episode of the id `after`.
         """
         return self._thread.run(
             self._calls.list(
@@ -645,6 +673,7 @@ class SyncEpisodeCalls:
                 since=since,
                 until=until,
                 after=after,
+                reverse=reverse,
                 limit=limit,
             )
         )
@@ -652,13 +681,17 @@ class SyncEpisodeCalls:
     def count(
         self,
         *,
-        actor: str | None = None,
+        actor: OneOrMore | None = None,
         expectation: str | None = None,
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Mapping[str, int]:
-        """Return status → how many of the episodes that fit have it; the arguments are as above."""
+        """Return status → how many of the episodes that fit have it; arguments are as for `list`.
+
+        Raises:
+            Mistake: a time has no time zone.
+        """
         return self._thread.run(
             self._calls.count(
                 actor=actor, expectation=expectation, subject=subject, since=since, until=until
@@ -678,13 +711,27 @@ class SyncEpisodeCalls:
         """
         return self._thread.run(self._calls.describe(id))
 
-    def steps(self, id: UUID | str) -> Page[StepRow]:
-        """Return the steps of one episode, in order, as far as people may see them."""
-        return self._thread.run(self._calls.steps(id))
+    def steps(
+        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+    ) -> Page[StepRow]:
+        """Return the steps of one episode, in order, as far as people may see them.
 
-    def timeline(self, id: UUID | str) -> Page[TimelineEntry]:
-        """Return all that one episode did, in order, as far as people may see it."""
-        return self._thread.run(self._calls.timeline(id))
+        Args:
+            after: the `next` of a page: only what follows it.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return self._thread.run(self._calls.steps(id, after=after, limit=limit))
+
+    def timeline(
+        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+    ) -> Page[TimelineEntry]:
+        """Return all that one episode did, in order, as far as people may see it.
+
+        `after` and what is raised are as for `steps`.
+        """
+        return self._thread.run(self._calls.timeline(id, after=after, limit=limit))
 
     def log(self, id: UUID | str, *, strategy: Logging | LogStrategy | None = None) -> EpisodeLog:
         """Return what one episode did, as far as its log strategy lets people see it.
@@ -1047,23 +1094,48 @@ class SyncFindingCalls:
     def list(
         self,
         *,
-        status: str | None = "active",
-        severity: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = "active",
+        severity: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[FindingSummary]:
         """Return findings: the most severe first, then the latest changed.
 
         Args:
-            status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since;
-                None: any.
+            status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since,
+                or several of them; None: any.
+            severity: `low`, `medium`, `high` or `critical`, or several; None: any.
+            actor: one, or several.
+            after: the `next` of a page: what follows it. Or a key: what the list has now after that
+                finding.
+            reverse: from the other end of the list: the least severe comes first.
 
         Raises:
             Mistake: there is no such `status` or `severity`.
+            NotFound: there is no finding of the key `after`.
         """
         return self._thread.run(
-            self._calls.list(status=status, severity=severity, actor=actor, limit=limit)
+            self._calls.list(
+                status=status,
+                severity=severity,
+                actor=actor,
+                after=after,
+                reverse=reverse,
+                limit=limit,
+            )
         )
+
+    def count(
+        self, *, severity: OneOrMore | None = None, actor: OneOrMore | None = None
+    ) -> Mapping[str, int]:
+        """Return status → how many of the findings that fit have it; arguments are as for `list`.
+
+        Raises:
+            Mistake: there is no such `severity`.
+        """
+        return self._thread.run(self._calls.count(severity=severity, actor=actor))
 
     def get(self, key: str) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.
@@ -1169,10 +1241,30 @@ class SyncOrderCalls:
         self._calls, self._thread = calls, thread
 
     def list(
-        self, *, node: str | None = None, actor: str | None = None, limit: int = 50
+        self,
+        *,
+        node: str | None = None,
+        actor: str | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
     ) -> Page[OrderSummary]:
-        """Return what people ordered, the latest first: with who, when and why."""
-        return self._thread.run(self._calls.list(node=node, actor=actor, limit=limit))
+        """Return what people ordered, the latest first: with who, when and why.
+
+        Args:
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return self._thread.run(
+            self._calls.list(node=node, actor=actor, after=after, reverse=reverse, limit=limit)
+        )
+
+    def count(self, *, node: str | None = None, actor: str | None = None) -> Mapping[str, int]:
+        """Return change → how many of the orders that fit are of it, such as `actor_paused`."""
+        return self._thread.run(self._calls.count(node=node, actor=actor))
 
     def rebuild(self, *, dry_run: bool = False) -> Sequence[OrderDrift]:
         """Make the modes and pauses that nodes see what people have ordered.
@@ -1191,18 +1283,24 @@ class SyncOutputCalls:
     def list(
         self,
         *,
-        status: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
         adapter: str | None = None,
         episode_id: UUID | str | None = None,
         after: str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[OutputSummary]:
         """Return outputs, the latest proposed first.
 
         Args:
+            status: `awaiting_approval`, `proposed`, `delivered`, `failed`, `rejected` or
+                `canceled`, or several of them; None: any.
+            actor: one, or several.
             episode_id: only of this episode, by its id or so much of it that it is one.
-            after: the `next` of a page, which is a key: only what the list has after that output.
+            after: the `next` of a page: what follows it. Or a key: what the list has now after that
+                output.
+            reverse: from the other end of the list: the first proposed comes first.
 
         Raises:
             NotFound: there is no output of the key `after`, or no episode of that id.
@@ -1215,8 +1313,25 @@ class SyncOutputCalls:
                 adapter=adapter,
                 episode_id=episode_id,
                 after=after,
+                reverse=reverse,
                 limit=limit,
             )
+        )
+
+    def count(
+        self,
+        *,
+        actor: OneOrMore | None = None,
+        adapter: str | None = None,
+        episode_id: UUID | str | None = None,
+    ) -> Mapping[str, int]:
+        """Return status → how many of the outputs that fit have it; arguments are as for `list`.
+
+        Raises:
+            NotFound: there is no episode of that id.
+        """
+        return self._thread.run(
+            self._calls.count(actor=actor, adapter=adapter, episode_id=episode_id)
         )
 
     def get(self, key: str) -> OutputRecord:
@@ -1388,14 +1503,36 @@ class SyncWorkflowCalls:
         return self._thread.run(self._calls.find(id))
 
     def list(
-        self, *, status: str | None = None, workflow: str | None = None, limit: int = 50
+        self,
+        *,
+        status: OneOrMore | None = None,
+        workflow: str | None = None,
+        after: UUID | str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
     ) -> Page[WorkflowSummary]:
         """Return instances, and how far each is: the latest begun first.
 
+        Args:
+            status: `running`, `blocked`, `stopping`, `compensating`, `done`, `failed` or
+                `canceled`, or several of them; None: any.
+            after: the `next` of a page: what follows it. Or an id: what the list has after that
+                instance.
+            reverse: from the other end of the list: the first begun comes first.
+
         Raises:
             Mistake: there is no such `status`.
+            NotFound: there is no instance of the id `after`.
         """
-        return self._thread.run(self._calls.list(status=status, workflow=workflow, limit=limit))
+        return self._thread.run(
+            self._calls.list(
+                status=status, workflow=workflow, after=after, reverse=reverse, limit=limit
+            )
+        )
+
+    def count(self, *, workflow: str | None = None) -> Mapping[str, int]:
+        """Return status → how many instances have it."""
+        return self._thread.run(self._calls.count(workflow=workflow))
 
     def get(self, id: UUID | str) -> WorkflowRecord:
         """Return one instance, and under `items` those of its steps, as far as rows have them.
