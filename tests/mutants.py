@@ -8871,4 +8871,22 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_lists.py",
     ),
     Mutant("time-has-zone", "client: a time has a zone", never, "tests/client/test_lists.py"),
+    Mutant(
+        "tail-tells-of-gap",
+        "client: whoever follows events is told which were removed",
+        never,
+        "tests/client/test_events.py",
+    ),
+    Mutant(
+        "tail-tells-of-gap-in-page",
+        "client: whoever follows events is told of one that was removed",
+        never,
+        "tests/client/test_events.py",
+    ),
+    Mutant(
+        "since-within-server-time",
+        "client: nothing is looked for since a time that servers cannot count",
+        never,
+        "tests/client/test_events.py",
+    ),
 )

@@ -151,19 +151,27 @@ if TYPE_CHECKING:
     from vigil.client.events import PublishReceipt
     from vigil.client.page import Page
     from vigil.client.sync import SyncClient
-    from vigil.errors import Mistake, NotFound, PastLost, ServerAway, Trouble, VigilError
+    from vigil.errors import (
+        EventsMissed,
+        Mistake,
+        NotFound,
+        PastLost,
+        ServerAway,
+        Trouble,
+        VigilError,
+    )
 
 __all__ = [
     "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "ApprovalTarget", "BadAdapter",
     "BadDefinition", "BadRequest", "BadTool", "BadWorkflow", "Beginning", "Breaker", "Budget",
     "CallContext", "CallFailed", "CallTimeout", "Client", "CloudEvent", "Context", "ConvergeResult",
     "DeclarationError", "DeliveryFailed", "DomainEvent", "EngineError", "Enriched", "EpisodeResult",
-    "EpisodeTrigger", "EpisodeView", "Escalation", "EventTrigger", "Exhausted", "Expectation",
-    "Failure", "Finding", "FindingIntent", "FindingOutcome", "Findings", "FunctionContext",
-    "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "Kind",
-    "ManualTrigger", "Mistake", "Mode", "Node", "NotFound", "Orphan", "OutputAdapter",
-    "OutputIntent", "OutputView", "Outputs", "Overrides", "Page", "PastLost", "Ports",
-    "PublishReceipt", "Refused", "Retries", "Route", "ScheduleTrigger", "ServerAway",
+    "EpisodeTrigger", "EpisodeView", "Escalation", "EventTrigger", "EventsMissed", "Exhausted",
+    "Expectation", "Failure", "Finding", "FindingIntent", "FindingOutcome", "Findings",
+    "FunctionContext", "FunctionTool", "InvalidAction", "InvalidFinding", "InvalidOutput",
+    "JsonObject", "Kind", "ManualTrigger", "Mistake", "Mode", "Node", "NotFound", "Orphan",
+    "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Page", "PastLost",
+    "Ports", "PublishReceipt", "Refused", "Retries", "Route", "ScheduleTrigger", "ServerAway",
     "ServiceLevel", "Stack", "StateSchema", "Step", "StepKind", "StepTaken", "Strategy",
     "StrategyError", "SyncClient", "Synthesis", "Synthesizer", "Tool", "ToolBreaker", "ToolFailed",
     "Trigger", "Trouble", "Unavailable", "Unheard", "UnknownOutcome", "VigilError", "Window",
@@ -243,7 +251,7 @@ _HOMES: Final = {
     "vigil.client.events": "PublishReceipt",
     "vigil.client.page": "Page",
     "vigil.client.sync": "SyncClient",
-    "vigil.errors": "Mistake NotFound PastLost ServerAway Trouble VigilError",
+    "vigil.errors": "EventsMissed Mistake NotFound PastLost ServerAway Trouble VigilError",
 }
 """Module → the public names that it has."""
 

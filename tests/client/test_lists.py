@@ -141,13 +141,15 @@ async def test_a_count_says_how_many_of_each_status_a_list_has(listed):
     assert await calls.count() == Counter(row[column] for row in whole)
 
 
-async def test_the_next_page_of_another_list_is_a_mistake_or_not_found(listed, client, pool):
-    calls, key, _ = listed
-    other, put = (client.orders, put_orders) if key != "order" else (client.outputs, put_outputs)
-    await put(pool, client.stack)
-    after = (await other.list(limit=1)).next
-    with pytest.raises((Mistake, NotFound)):
-        await calls.list(after=after)
+async def test_the_next_page_of_another_list_is_no_place_in_this_one(pool, client):
+    await put_outputs(pool, client.stack)
+    await put_letters(pool, client.stack)
+    await put_orders(pool, client.stack)
+    of_outputs = (await client.outputs.list(limit=1)).next
+    with pytest.raises(NotFound, match="no dead letter"):
+        await client.dead_letters.list(after=of_outputs)
+    with pytest.raises(Mistake, match="is not the `next` of a page of orders"):
+        await client.orders.list(after=of_outputs)
 
 
 @pytest.mark.parametrize(

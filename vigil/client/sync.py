@@ -1023,20 +1023,21 @@ class SyncEventCalls:
         """Yield events as they come, oldest first, those that the engine publishes included.
 
         It ends when it is closed or the client is, and goes on from the `seq` of an event with
-        `after`. What is no event, such as a message that is not JSON, is passed over, and so is
-        what the stream no longer keeps.
+        `after`. What is no event, such as a message that is not JSON, is passed over.
 
         Args:
             names: only events called so; `*` stands for one word, a last `>` for one or more.
             after: begin past this sequence; 0: with the oldest that is kept.
             since: begin with what was stored at that time or later. Without this and `after`, with
                 what is published from now on.
-            idle_s: end once nothing has come for so long, of whatever name, in seconds; 0: with the
-                newest that there is. None: never.
+            idle_s: end once it has read all that there is, and nothing called so has come for so
+                long, in seconds; 0: with the newest that there is. None: never.
 
         Raises:
             Mistake: both `after` and `since` are given, or one of them cannot be; no event can be
                 called so.
+            EventsMissed: what follows the last place was removed before it was read, by its age for
+                example. To go on without it, begin anew with the error's `last_seq` as `after`.
             Trouble: the stream ends before the place to go on from: it is another one by now.
         """
         return self._thread.iterate(
@@ -1076,7 +1077,8 @@ class SyncEventCalls:
             on_progress: is told in words how far it is.
 
         Raises:
-            Mistake: no expectation of `actors` is fired by events of the stack.
+            Mistake: no expectation of `actors` is fired by events of the stack, or `since` cannot
+                be.
         """
         return self._thread.run(
             self._calls.would(

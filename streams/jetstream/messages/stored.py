@@ -225,7 +225,7 @@ async def _page(
     most: int = BATCH_MAX,
     since: datetime | None = None,
 ) -> tuple[list[Stored], bool]:
-    begin = {"seq": seq + 1} if since is None else {"start_time": since.isoformat()}
+    begin = {"seq": seq + 1} if since is None else {"start_time": in_server_time(since)}
     question = {
         **begin,
         "next_by_subj": subject,
