@@ -8889,4 +8889,10 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/client/test_events.py",
     ),
+    Mutant(
+        "cause-by-event-of-engine",
+        "client: an episode was led to by that of its event only if the engine made the event",
+        instead("(led.trigger ->> 'hops')::bigint > 0", "true"),
+        "tests/client/test_causes.py",
+    ),
 )

@@ -248,6 +248,13 @@ async def list_causal_chain(pool: Pool, stack: Stack, key: str, *, depth: int = 
     return await _rows(pool, "list_causal_chain", stack.name, key, depth)
 
 
+async def list_episode_causes(
+    pool: Pool, stack: Stack, episode_id: UUID, *, depth: int = 10
+) -> list[Row]:
+    """Return an episode and what led to it, step by step, up to `depth` steps."""
+    return await _rows(pool, "list_episode_causes", stack.name, episode_id, depth)
+
+
 async def list_workflows(
     pool: Pool,
     stack: Stack,

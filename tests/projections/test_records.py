@@ -22,6 +22,7 @@ from tests.projections.test_workflow_rows import LIVES, lived
 ASKED = {
     "list_episodes": (records.EpisodeSummary, 11),
     "show_episode": (records.EpisodeRecord, 2),
+    "list_episode_causes": (records.EpisodeCause, 3),
     "list_steps": (records.StepRow, 4),
     "list_timeline": (records.TimelineEntry, 4),
     "list_findings": (records.FindingSummary, 10),
@@ -106,6 +107,8 @@ async def test_findings_outputs_and_dead_letters_are_read_as_lists_and_one_by_on
         "disk_full",
         ["finding_raised"],
     )
+    (cause,) = await queries.causal_chain(filled, stack, "disk")
+    assert (cause.depth, cause.finding_key) == (0, "disk")
     (listed,) = await queries.outputs(filled, stack, adapter="mail")
     assert await queries.outputs(filled, stack, after=listed) == []
     found = await queries.output(filled, stack, "mail:1")

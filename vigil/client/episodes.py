@@ -13,7 +13,14 @@ import msgspec
 from projections.episodes import is_whole, shown_result
 from projections.postgres import reader
 from projections.postgres.query_result import ROWS_MAX
-from projections.records import EpisodeRecord, EpisodeSummary, StepRow, TimelineEntry, record_of
+from projections.records import (
+    EpisodeCause,
+    EpisodeRecord,
+    EpisodeSummary,
+    StepRow,
+    TimelineEntry,
+    record_of,
+)
 from streams.json import JsonObject
 from streams.model.events import EpisodeEvent, StepRecorded
 from streams.model.outputs import OutputOutcome
@@ -263,6 +270,24 @@ class EpisodeCalls:
             "outputs": came_to(outcomes, own),
             "children": [*children],
         }
+
+    async def causal_chain(self, id: UUID | str, *, depth: int = 10) -> Sequence[EpisodeCause]:
+        """Return an episode and what led to it, step by step, up to `depth` steps.
+
+        What led to a child is its parent, to a fork the episode that it was made of, and to any
+        other the episode that the engine's event tells of, such as that of `finding.raised`; for an
+        item of a workflow, of the event that started the instance. The last one was woken from
+        outside, by time or by a person, or by an episode that the rows do not have.
+
+        Raises:
+            NotFound: the rows have no such episode.
+        """
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.list_episode_causes(pool, stack, wanted, depth=depth)
+            rows = require(found, f"episode {wanted}", stack)
+            return msgspec.convert(rows, tuple[EpisodeCause, ...])
 
     async def steps(
         self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX

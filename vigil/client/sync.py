@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from projections.records import (
         DeadLetterRecord,
         DeadLetterSummary,
+        EpisodeCause,
         EpisodeRecord,
         EpisodeSummary,
         FindingCause,
@@ -710,6 +711,19 @@ class SyncEpisodeCalls:
         those that it has started, theirs, and so on.
         """
         return self._thread.run(self._calls.describe(id))
+
+    def causal_chain(self, id: UUID | str, *, depth: int = 10) -> Sequence[EpisodeCause]:
+        """Return an episode and what led to it, step by step, up to `depth` steps.
+
+        What led to a child is its parent, to a fork the episode that it was made of, and to any
+        other the episode that the engine's event tells of, such as that of `finding.raised`; for an
+        item of a workflow, of the event that started the instance. The last one was woken from
+        outside, by time or by a person, or by an episode that the rows do not have.
+
+        Raises:
+            NotFound: the rows have no such episode.
+        """
+        return self._thread.run(self._calls.causal_chain(id, depth=depth))
 
     def steps(
         self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX

@@ -17,6 +17,7 @@ from projections.postgres.query_result import Row, Table
 from projections.records import (
     DeadLetterRecord,
     DeadLetterSummary,
+    EpisodeCause,
     EpisodeRecord,
     EpisodeSummary,
     FindingCause,
@@ -70,6 +71,7 @@ __all__ = [
     "DefinitionEntry",
     "DoctorCheck",
     "DomainEvent",
+    "EpisodeCause",
     "EpisodeLog",
     "EpisodeReceipt",
     "EpisodeRecord",
