@@ -8895,4 +8895,22 @@ TABLE: Final[Sequence[Mutant]] = (
         instead("(led.trigger ->> 'hops')::bigint > 0", "true"),
         "tests/client/test_causes.py",
     ),
+    Mutant(
+        "absent-is-not-found",
+        "client: an instance that there is not is not found",
+        returns("Trouble(str(error))"),
+        "tests/client/test_workflows.py",
+    ),
+    Mutant(
+        "unknown-step-is-absent",
+        "client: a step that an instance does not have is not found",
+        never,
+        "tests/client/test_workflows.py",
+    ),
+    Mutant(
+        "ready-node-wakes-and-runs",
+        "client: a node is ready once it opens and runs episodes of the actor",
+        always,
+        "tests/client/test_actors.py",
+    ),
 )

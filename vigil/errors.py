@@ -125,13 +125,16 @@ def _of_engine() -> type[EngineError]:
 
 
 def _told_by_engine(error: EngineError, about: str) -> VigilError:
-    from engine.errors import BadRequest, NoFinding, Refused, Rejected
+    from engine.errors import Absent, BadRequest, NoFinding, Refused, Rejected
 
     match error:
         case BadRequest():
             return Mistake(str(error))
         case NoFinding():
             return NotFound(str(error))
+        case Absent():
+            # guard: absent-is-not-found
+            return NotFound(f"{about}: {error}" if about else str(error))
         case Refused() | Rejected():
             return Trouble(f"{about}: {error}" if about else str(error))
         case _:

@@ -100,8 +100,8 @@ _HOMES: Final = {
     "projections.records": (
         "BudgetRecommendation DeadLetterRecord DeadLetterSummary EpisodeRecord EpisodeSummary "
         "FindingCause FindingEventRow FindingRecord FindingSummary InboxItem OutputEventRow "
-        "OutputRecord OutputSummary ServiceLevelRecord StepRow TimelineEntry WorkflowItem WorkflowRecord "
-        "WorkflowSummary"
+        "OutputRecord OutputSummary ServiceLevelRecord StepRow TimelineEntry WorkflowItem "
+        "WorkflowRecord WorkflowSummary"
     ),
 }
 

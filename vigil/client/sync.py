@@ -17,6 +17,7 @@ from vigil.client.client import Client
 from vigil.client.dead_letters import WAITING
 from vigil.client.episodes import silent
 from vigil.client.events import REPLAYED_DEFAULT, RULINGS_KEPT_DEFAULT
+from vigil.client.nodes import READY_S
 from vigil.client.page import LIMIT_MAX
 from vigil.client.repairs import STALE_AFTER_S
 from vigil.client.thread import LoopThread
@@ -1221,6 +1222,22 @@ class SyncNodeCalls:
         """
         return self._thread.run(self._calls.read(node=node))
 
+    def wait_ready(self, actor: str | None = None, *, timeout_s: float = READY_S) -> Sequence[str]:
+        """Return the nodes that are up once one of them does work of the stack, by name.
+
+        What is fired for an actor while nodes are up and none has it is refused, so a program that
+        starts a node waits for that first.
+
+        Args:
+            actor: wait until its episodes are opened and run, and it is not paused. None: until any
+                node runs or opens episodes.
+            timeout_s: the longest wait, in seconds; 0: look once.
+
+        Raises:
+            Trouble: none does after `timeout_s`; the error says why.
+        """
+        return self._thread.run(self._calls.wait_ready(actor, timeout_s=timeout_s))
+
     def set_mode(
         self, node: str, mode: str, *, actor: str = "", reason: str = "", by: str | None = None
     ) -> OrderOutcome:
@@ -1562,7 +1579,7 @@ class SyncWorkflowCalls:
         """Return one instance as its journal has it.
 
         Raises:
-            Trouble: there is none.
+            NotFound: there is none.
         """
         return self._thread.run(self._calls.read(id))
 
@@ -1634,7 +1651,8 @@ class SyncWorkflowCalls:
 
         Raises:
             Mistake: a value is impossible.
-            Trouble: there is no such instance, or its step is not paused.
+            NotFound: there is no such instance, or it has no such step.
+            Trouble: the step is not paused.
         """
         return self._thread.run(self._calls.retry(id, step, reason=reason, by=by, wait_s=wait_s))
 
@@ -1660,6 +1678,11 @@ class SyncWorkflowCalls:
     ) -> CommandOutcome:
         """Cancel an instance: running steps end, and finished ones are compensated.
 
-        What is returned and raised is as for `retry`.
+        What is returned is as for `retry`.
+
+        Raises:
+            Mistake: a text cannot be kept.
+            NotFound: there is no such instance.
+            Trouble: it has ended, or is being canceled already.
         """
         return self._thread.run(self._calls.cancel(id, reason=reason, by=by, wait_s=wait_s))

@@ -111,7 +111,7 @@ class WorkflowCalls:
         """Return one instance as its journal has it.
 
         Raises:
-            Trouble: there is none.
+            NotFound: there is none.
         """
         from engine.workflows.requests import read_instance
 
@@ -197,7 +197,8 @@ class WorkflowCalls:
 
         Raises:
             Mistake: a value is impossible.
-            Trouble: there is no such instance, or its step is not paused.
+            NotFound: there is no such instance, or it has no such step.
+            Trouble: the step is not paused.
         """
         return await self._resume(id, step, ResumeHow.RETRY, reason, by=by, wait_s=wait_s)
 
@@ -223,7 +224,12 @@ class WorkflowCalls:
     ) -> CommandOutcome:
         """Cancel an instance: running steps end, and finished ones are compensated.
 
-        What is returned and raised is as for `retry`.
+        What is returned is as for `retry`.
+
+        Raises:
+            Mistake: a text cannot be kept.
+            NotFound: there is no such instance.
+            Trouble: it has ended, or is being canceled already.
         """
         from vigil.asking import starting
 
