@@ -8913,4 +8913,28 @@ TABLE: Final[Sequence[Mutant]] = (
         always,
         "tests/client/test_actors.py",
     ),
+    Mutant(
+        "same-run-told",
+        "client: two runs in which nothing differs are told to be the same",
+        returns("False"),
+        "tests/client/test_diff.py",
+    ),
+    Mutant(
+        "diff-of-last-life",
+        "client: steps before a strategy began anew are no difference",
+        gives("events"),
+        "tests/client/test_diff.py",
+    ),
+    Mutant(
+        "equal-steps-are-common",
+        "client: the first step that differs is not one that is the same",
+        never,
+        "tests/client/test_diff.py",
+    ),
+    Mutant(
+        "diff-shows-no-more",
+        "people may see: the difference of two runs tells nothing of a hidden result",
+        gives("'' if step.stored is None else step.stored.digest"),
+        "tests/client/test_diff.py",
+    ),
 )

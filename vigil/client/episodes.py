@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from projections.postgres.pool import Pool
     from projections.postgres.query_result import Row
     from projections.postgres.reader import OneOrMore
+    from streams.ports.log import Recorded
     from streams.subjects import Stack
+    from vigil.asking.episode_diff import EpisodeDiff
 
 EPISODES: Final = PagedList(
     "episodes",
@@ -389,11 +391,25 @@ class EpisodeCalls:
 
         wanted = await self.find(id)
         async with self._connections.log(is_reading=True) as ports:
-            frames = list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))
-            if not frames:
-                name = ports.stack.name
-                raise NotFound(f"no episode {wanted} on the journal of stack {name}")
+            frames = list(frames_of(await _journal(ports, str(wanted))))
         return [msgspec.structs.replace(each, event=as_shown(each.event)) for each in frames]
+
+    async def diff(self, left: UUID | str, right: UUID | str) -> EpisodeDiff:
+        """Return how two episodes differ, by their journals, as far as people may see them.
+
+        That is their common beginning, the first step that differs, the findings and outputs that
+        they asked for, how they ended, and what each cost. Usually one is a fork of the other, or
+        both are dry runs; they may be of different actors.
+
+        Raises:
+            NotFound: one of them is not on the journal.
+        """
+        from vigil.asking.episode_diff import diff
+
+        ids = [str(await self.find(each)) for each in (left, right)]
+        async with self._connections.log(is_reading=True) as ports:
+            first, second = [await _journal(ports, each) for each in ids]
+        return diff(first, second)
 
     async def wait(
         self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
@@ -829,6 +845,14 @@ def why_silent(episode: Row, strategy: Logging | LogStrategy | None) -> str:
 def _place(line: Row) -> object:
     # Not `position`: what is projected later may have happened earlier.
     return tuple(line[each] for each in ("kind", "step_no", "name", "at", "says"))
+
+
+async def _journal(ports: Ports, id_: str) -> Sequence[Recorded]:
+    """Return the journal of an episode; `NotFound`: there is none."""
+    records = await ports.log.read(ports.stack.episode(id_))
+    if not records:
+        raise NotFound(f"no episode {id_} on the journal of stack {ports.stack.name}")
+    return records
 
 
 async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:

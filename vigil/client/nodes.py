@@ -194,7 +194,8 @@ def _why_idle(seen: StackView, actor: str | None) -> str:
         return "no node is up"
     if actor is None:
         return "" if any(_serves(each, None) for each in seen.nodes) else "every node is disabled"
-    if not (why := waking_obstacle(seen, actor)):  # guard: ready-node-wakes-and-runs
+    why = waking_obstacle(seen, actor)
+    if not why:  # guard: ready-node-wakes-and-runs
         return ""
     near = "" if actor in seen.actors() else near_hint(actor, seen.actors())
     return f"actor {actor!r}: {why}{near and f'; {near}'}"

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         DefinitionEntry,
         Withdrawal,
     )
+    from vigil.asking.episode_diff import EpisodeDiff
     from vigil.asking.repairs.diagnosis import DoctorCheck
     from vigil.asking.repairs.losses import StackLosses
     from vigil.asking.repairs.recovery import RecoverReport
@@ -790,6 +791,18 @@ class SyncEpisodeCalls:
             NotFound: it is not on the journal.
         """
         return self._thread.run(self._calls.replay(id))
+
+    def diff(self, left: UUID | str, right: UUID | str) -> EpisodeDiff:
+        """Return how two episodes differ, by their journals, as far as people may see them.
+
+        That is their common beginning, the first step that differs, the findings and outputs that
+        they asked for, how they ended, and what each cost. Usually one is a fork of the other, or
+        both are dry runs; they may be of different actors.
+
+        Raises:
+            NotFound: one of them is not on the journal.
+        """
+        return self._thread.run(self._calls.diff(left, right))
 
     def wait(
         self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0

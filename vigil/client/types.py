@@ -43,6 +43,7 @@ from vigil.asking.definitions.changes import (
     DefinitionEntry,
     Withdrawal,
 )
+from vigil.asking.episode_diff import EpisodeDiff
 from vigil.asking.repairs.diagnosis import DoctorCheck
 from vigil.asking.repairs.losses import StackLosses
 from vigil.asking.repairs.recovery import RecoverReport
@@ -72,6 +73,7 @@ __all__ = [
     "DoctorCheck",
     "DomainEvent",
     "EpisodeCause",
+    "EpisodeDiff",
     "EpisodeLog",
     "EpisodeReceipt",
     "EpisodeRecord",

@@ -14,7 +14,7 @@ from tests.vigil.screens import rows
 from vigil.asking.refusals import REFUSALS
 from vigil.asking.stack import in_short
 from vigil.commands import actors, dead, findings, inbox, mode, outputs, workflows
-from vigil.commands.episodes import show
+from vigil.commands.episodes import diff, show
 from vigil.printing import tables
 from vigil.printing.output import show_table
 
@@ -49,6 +49,10 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         rows.EPISODES[3], [], now=NOW
     ),
     f"episodes steps {str(rows.WEB)[:13]}": lambda: show.print_steps(rows.STEPS),
+    f"episodes diff {str(rows.WEB)[:13]} {str(rows.FORK)[:8]}": lambda: diff.print_diff(rows.DIFF),
+    f"episodes diff {str(rows.WEB)[:13]} {str(rows.WEB_AGAIN)[:13]}": lambda: diff.print_diff(
+        rows.NO_DIFF
+    ),
     "findings list": lambda: show_table(rows.FINDINGS, findings.LISTING, now=NOW),
     "findings show endpoint:web-3": lambda: findings.print_finding(
         rows.FINDING | {"history": rows.CHANGES}, now=NOW
