@@ -8878,7 +8878,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_events.py",
     ),
     Mutant(
-        "tail-tells-of-gap-in-page",
+        "tail-tells-page-gap",
         "client: whoever follows events is told of one that was removed",
         never,
         "tests/client/test_events.py",

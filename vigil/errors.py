@@ -125,14 +125,14 @@ def _of_engine() -> type[EngineError]:
 
 
 def _told_by_engine(error: EngineError, about: str) -> VigilError:
-    from engine.errors import Absent, BadRequest, NoFinding, Refused, Rejected
+    from engine.errors import BadRequest, NoFinding, NotOnJournal, Refused, Rejected
 
     match error:
         case BadRequest():
             return Mistake(str(error))
         case NoFinding():
             return NotFound(str(error))
-        case Absent():
+        case NotOnJournal():
             # guard: absent-is-not-found
             return NotFound(f"{about}: {error}" if about else str(error))
         case Refused() | Rejected():

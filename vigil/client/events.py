@@ -169,7 +169,7 @@ class EventCalls:
                     else []
                 )
             for each in page:
-                if place is not None and each.seq > place + 1:  # guard: tail-tells-of-gap-in-page
+                if place is not None and each.seq > place + 1:  # guard: tail-tells-page-gap
                     raise EventsMissed(place + 1, each.seq - 1)
                 place = each.seq
                 if isinstance(each, DomainEvent) and is_called(each.name, names):
