@@ -384,6 +384,7 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     subject_id: str | None
     approvers: list[str] | None
     editable: bool
+    item: int | None
 
 
 class OrderSummary(RowRecord, frozen=True, kw_only=True):

@@ -336,10 +336,29 @@ async def list_output_events(
 
 
 async def list_inbox(
-    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+    pool: Pool,
+    stack: Stack,
+    *,
+    kind: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
 ) -> list[Row]:
-    """Return what waits for a person, and what to type about it: the oldest first."""
-    return await _rows(pool, "list_inbox", stack.name, actor, limit)
+    """Return what waits for a person, and what to type about it: the oldest first.
+
+    `past` and `reverse` are as in `list_episodes`.
+    """
+    place = _place(past, "since", "kind", "id", "expectation_id", "item")
+    said = (_several(kind), _several(actor))
+    return await _listed(pool, "list_inbox", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_inbox(
+    pool: Pool, stack: Stack, *, actor: OneOrMore | None = None
+) -> dict[str, int]:
+    """Return kind → how much of it waits for a person."""
+    return await _counted(pool, "count_inbox", stack, _several(actor))
 
 
 async def list_dead_letters(

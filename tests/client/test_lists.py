@@ -18,7 +18,7 @@ from streams.model.events import (
     OutputCanceled,
 )
 from streams.model.findings import Severity
-from tests.engine.workflows.flows import done, flow, given
+from tests.engine.workflows.flows import done, fails, flow, given
 from tests.projections import lives
 from tests.projections.lives import AT, write, write_events
 from vigil import Mistake, NotFound
@@ -171,6 +171,44 @@ async def test_a_page_can_begin_after_what_somebody_names(pool, client, name, af
     unknown = UUID(int=99) if isinstance(after, UUID) else "x.y"
     with pytest.raises(NotFound):
         await calls_of(client).list(after=unknown)
+
+
+async def put_waiting(pool, stack):
+    """Two dead letters, and a step of a workflow of which three items have failed."""
+    for number in range(1, 3):
+        subject = stack.dead("events", str(number))
+        await write_events(pool, lives.lettered(seq=number), stack=stack, subject=subject)
+    many = {"for_each": lambda t, p: [{}, {}, {}], "on_failure": "pause"}
+    happens = [fails("a", item=number) for number in range(3)]
+    told = given(flow(("a", many))).when(*happens).flow
+    journal = [replace(each, subject=stack.workflow(str(UUID(int=1)))) for each in told.journal]
+    await write(pool, project(journal, stack=stack), stack=stack)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+async def test_the_inbox_is_read_in_pages_too_from_either_end(pool, client, limit):
+    await put_waiting(pool, client.stack)
+    whole = (await client.inbox()).rows
+    assert len(whole) == 5
+    for reverse in (False, True):
+        rows, after = [], None
+        while True:
+            page = await client.inbox(after=after, limit=limit, reverse=reverse)
+            rows += page.rows
+            if (after := page.next) is None:
+                break
+        assert rows == (whole[::-1] if reverse else whole)
+
+
+async def test_the_inbox_is_narrowed_to_kinds_and_counted(pool, client):
+    await put_waiting(pool, client.stack)
+    steps = (await client.inbox(kind=["approval", "workflow_step"])).items
+    assert [(each.kind, each.item) for each in steps] == [("workflow_step", n) for n in range(3)]
+    assert await client.count_inbox() == {"dead_letter": 2, "workflow_step": 3}
+    with pytest.raises(Mistake, match=r"kind: 'aproval' is not one of .*did you mean approval"):
+        await client.inbox(kind="aproval")
+    with pytest.raises(Mistake, match="limit: 0 is not from 1 to 10,000"):
+        await client.inbox(limit=0)
 
 
 async def test_what_waits_is_not_passed_over_when_the_last_of_a_page_starts(pool, client):

@@ -36,7 +36,7 @@ ASKED = {
     "list_workflow_steps": (records.WorkflowItem, 3),
     "list_service_levels": (records.ServiceLevelRecord, 3),
     "list_budget_recommendations": (records.BudgetRecommendation, 3),
-    "list_inbox": (records.InboxItem, 3),
+    "list_inbox": (records.InboxItem, 9),
     "list_dead_letters": (records.DeadLetterSummary, 6),
     "list_orders": (records.OrderSummary, 8),
     "show_dead_letter": (records.DeadLetterRecord, 2),

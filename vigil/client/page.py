@@ -17,7 +17,8 @@ from uuid import UUID
 import msgspec
 
 from projections.postgres.query_result import ROWS_MAX
-from projections.records import RowRecord, record_of
+from projections.postgres.reader import list_inbox
+from projections.records import InboxItem, RowRecord, record_of
 from vigil.asking.rows import why_none_of
 from vigil.errors import Mistake, near_hint
 
@@ -40,6 +41,14 @@ EPISODE_STATUSES: Final = (
 )
 FINDING_STATUSES: Final = ("active", "cleared", "expired", "superseded")
 LETTER_STATUSES: Final = ("waiting", "requeued", "discarded")
+INBOX_KINDS: Final = (
+    "approval",
+    "output",
+    "wait",
+    "workflow_step",
+    "nondeterministic_replay",
+    "dead_letter",
+)
 
 R = TypeVar("R", bound=RowRecord)
 
@@ -98,10 +107,12 @@ class PagedList(Generic[R]):
             stack = connections.stack
             rows = await self.rows(pool, stack, *asked, past=past, limit=limit, **said)
             why_none = "" if past else await why_none_of(pool, stack, rows)
-        page = page_of(rows, self.type_, why_none=why_none)
-        if len(rows) < limit:
-            return page
-        return msgspec.structs.replace(page, next=self._text(rows[-1]))
+        return Page(
+            items=tuple(record_of(each, self.type_) for each in rows),
+            rows=rows,
+            next=self._text(rows[-1]) if len(rows) >= limit else None,
+            why_none=why_none,
+        )
 
     def _text(self, row: Row) -> str:
         place = [self.of, *(row[column] for column in self.place)]
@@ -126,6 +137,20 @@ class PagedList(Generic[R]):
             return None
 
 
+INBOX: Final = PagedList(
+    "inbox",
+    InboxItem,
+    list_inbox,
+    {
+        "since": datetime,
+        "kind": str,
+        "id": str,
+        "expectation_id": str | None,
+        "item": int | None,
+    },
+)
+
+
 def check_one_of(what: str, wanted: OneOrMore | None, known: Iterable[str]) -> None:
     """Raise `Mistake` if a list is asked for a value of `what` that there is not."""
     there = list(known)
@@ -139,9 +164,3 @@ def check_time(what: str, time: datetime | None) -> None:
     """Raise `Mistake` if a time has no zone: nobody knows when that is."""
     if time is not None and time.tzinfo is None:  # guard: time-has-zone
         raise Mistake(f"{what}: {time} has no time zone")
-
-
-def page_of(rows: Sequence[Row], type_: type[R], *, why_none: str = "") -> Page[R]:
-    """Return rows as the only page of a list."""
-    items = tuple(record_of(each, type_) for each in rows)
-    return Page(items=items, rows=rows, why_none=why_none)

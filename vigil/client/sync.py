@@ -210,9 +210,34 @@ class SyncClient:
             )
         )
 
-    def inbox(self, *, actor: str | None = None, limit: int = 50) -> Page[InboxItem]:
-        """Return what waits for a person, and the command to type: the oldest first."""
-        return self._thread.run(self._client.inbox(actor=actor, limit=limit))
+    def inbox(
+        self,
+        *,
+        kind: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[InboxItem]:
+        """Return what waits for a person, and the command to type: the oldest first.
+
+        Args:
+            kind: `approval`, `output`, `wait`, `workflow_step`, `nondeterministic_replay` or
+                `dead_letter`, or several of them; None: any.
+            actor: one, or several.
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the latest comes first.
+
+        Raises:
+            Mistake: there is no such `kind`, or `after` is no such `next`.
+        """
+        return self._thread.run(
+            self._client.inbox(kind=kind, actor=actor, after=after, reverse=reverse, limit=limit)
+        )
+
+    def count_inbox(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
+        """Return kind → how much of it waits for a person."""
+        return self._thread.run(self._client.count_inbox(actor=actor))
 
     def sql(self, text: str) -> Table:
         """Return the answer to one SQL statement that only reads, up to 10,000 rows.
