@@ -8,6 +8,7 @@ EngineError
 ├── BadTool                a function cannot be a tool       change the place that it names
 ├── BadRequest             a request cannot work             change the field that it names
 ├── Refused                the journal no longer allows it   look at what has happened since
+│   └── NotOnJournal       nothing has that id or name       look for it; do not retry
 ├── NoFinding              no finding ever had the key       look for its key; do not retry
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
@@ -148,6 +149,10 @@ class BadRequest(EngineError, ValueError):
 
 class Refused(EngineError):
     """The journal's state no longer allows what was asked for; the message says why, for people."""
+
+
+class NotOnJournal(Refused):
+    """What was asked about is not on the journal: nothing has that id, key or name."""
 
 
 class NoFinding(EngineError):

@@ -93,6 +93,30 @@ class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):
     parent_call: str | None
 
 
+class EpisodeCause(RowRecord, frozen=True, kw_only=True):
+    """An episode of a causal chain: the second one led to the first, and so on."""
+
+    depth: int
+    episode_id: UUID
+    actor_id: str
+    expectation_id: str
+    status: str
+    trigger_type: str
+    """`event`, `schedule`, `manual`, `workflow` or `episode`, for a child."""
+    event: str | None
+    """The name of the event that fired it; None: no event has."""
+    event_id: str | None
+    opened_by: str | None
+    workflow_id: str | None
+    workflow_instance_id: UUID | None
+    parent_id: UUID | None
+    forked_from: UUID | None
+    subject_kind: str | None
+    subject_id: str | None
+    summary: str | None
+    queued_at: datetime
+
+
 class StepRow(RowRecord, frozen=True, kw_only=True):
     """A step of an episode."""
 
@@ -360,6 +384,7 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     subject_id: str | None
     approvers: list[str] | None
     editable: bool
+    item: int | None
 
 
 class OrderSummary(RowRecord, frozen=True, kw_only=True):
@@ -375,6 +400,7 @@ class OrderSummary(RowRecord, frozen=True, kw_only=True):
     at: datetime
     person: str | None
     reason: str | None
+    event_no: int
 
 
 class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ VigilError
     ├── NotFound     nothing has that id, name or key     look which there are
     │   └── StackNotFound  nobody has made the stack      correct its name, or start a node
     ├── ServerAway   NATS or Postgres does not answer     start it, and make the same call again
+    ├── EventsMissed events were removed before read      go on past them, or with what is kept
     └── PastLost     the stack's log has lost its past    exit 4: a person decides how to go on
 
 Any call of a client may raise `ServerAway`; it may have happened, and is safe to repeat.
@@ -77,6 +78,23 @@ class ServerAway(Trouble):
     """NATS or Postgres did not answer. What was asked for may have happened."""
 
 
+class EventsMissed(Trouble):
+    """Events were removed from the stream before who follows it had read them.
+
+    By their age, for example, while the follower was behind or away.
+    """
+
+    def __init__(self, first_seq: int, last_seq: int) -> None:
+        super().__init__(
+            f"events {first_seq:,} to {last_seq:,} are no longer kept, and were not read",
+            remedy=f"go on with after={last_seq}; to miss none, read sooner or keep more",
+        )
+        self.first_seq = first_seq
+        """Sequence of the first that is missing."""
+        self.last_seq = last_seq
+        """Sequence of the last that is missing: give it as `after` to go on."""
+
+
 class PastLost(Trouble):
     """A stream of the stack has lost its past: nothing is written until a person has decided."""
 
@@ -124,13 +142,16 @@ def _of_engine() -> type[EngineError]:
 
 
 def _told_by_engine(error: EngineError, about: str) -> VigilError:
-    from engine.errors import BadRequest, NoFinding, Refused, Rejected
+    from engine.errors import BadRequest, NoFinding, NotOnJournal, Refused, Rejected
 
     match error:
         case BadRequest():
             return Mistake(str(error))
         case NoFinding():
             return NotFound(str(error))
+        case NotOnJournal():
+            # guard: absent-is-not-found
+            return NotFound(f"{about}: {error}" if about else str(error))
         case Refused() | Rejected():
             return Trouble(f"{about}: {error}" if about else str(error))
         case _:

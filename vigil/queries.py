@@ -10,7 +10,7 @@
 | of | a list | one |
 | --- | --- | --- |
 | episodes | `episodes`, `count_episodes` | `episode`, `steps`, `timeline`, `log` |
-| findings | `findings`; `active_for`, as dictionaries | `finding` |
+| findings | `findings`; `active_for`, as dictionaries | `finding`, `causal_chain` |
 | outputs | `outputs` | `output` |
 | runs of workflows | `workflows` | `workflow` |
 | what waits for people | `inbox` | |
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from projections.postgres.reader import active_for
     from projections.postgres.records import (
         budget_recommendations,
+        causal_chain,
         count_episodes,
         dead_letter,
         dead_letters,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         DeadLetterSummary,
         EpisodeRecord,
         EpisodeSummary,
+        FindingCause,
         FindingEventRow,
         FindingRecord,
         FindingSummary,
@@ -75,13 +77,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetRecommendation", "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord",
-    "EpisodeSummary", "FindingEventRow", "FindingRecord", "FindingSummary", "InboxItem",
-    "OutputEventRow", "OutputRecord", "OutputSummary", "Pool", "PostgresUnavailable",
+    "EpisodeSummary", "FindingCause", "FindingEventRow", "FindingRecord", "FindingSummary",
+    "InboxItem", "OutputEventRow", "OutputRecord", "OutputSummary", "Pool", "PostgresUnavailable",
     "QueryRefused", "Row", "ServiceLevelRecord", "StepRow", "TimelineEntry", "WorkflowItem",
     "WorkflowRecord", "WorkflowSummary", "active_for", "budget_recommendations", "caught_up",
-    "connect", "count_episodes", "dead_letter", "dead_letters", "episode", "episodes", "finding",
-    "findings", "heads", "inbox", "log", "output", "outputs", "service_levels", "steps", "timeline",
-    "workflow", "workflows",
+    "causal_chain", "connect", "count_episodes", "dead_letter", "dead_letters", "episode",
+    "episodes", "finding", "findings", "heads", "inbox", "log", "output", "outputs",
+    "service_levels", "steps", "timeline", "workflow", "workflows",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -91,14 +93,15 @@ _HOMES: Final = {
     "projections.postgres.query_result": "Row",
     "projections.postgres.reader": "active_for",
     "projections.postgres.records": (
-        "budget_recommendations count_episodes dead_letter dead_letters episode episodes finding "
-        "findings inbox log output outputs service_levels steps timeline workflow workflows"
+        "budget_recommendations causal_chain count_episodes dead_letter dead_letters episode "
+        "episodes finding findings inbox log output outputs service_levels steps timeline "
+        "workflow workflows"
     ),
     "projections.records": (
         "BudgetRecommendation DeadLetterRecord DeadLetterSummary EpisodeRecord EpisodeSummary "
-        "FindingEventRow FindingRecord FindingSummary InboxItem OutputEventRow OutputRecord "
-        "OutputSummary ServiceLevelRecord StepRow TimelineEntry WorkflowItem WorkflowRecord "
-        "WorkflowSummary"
+        "FindingCause FindingEventRow FindingRecord FindingSummary InboxItem OutputEventRow "
+        "OutputRecord OutputSummary ServiceLevelRecord StepRow TimelineEntry WorkflowItem "
+        "WorkflowRecord WorkflowSummary"
     ),
 }
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from engine import validation
 from engine.app.dedupe import episode_id
 from engine.episodes.episode import ENDED, Episode, attempt_at, fold, seed_of
-from engine.errors import OUTCOME_UNKNOWN, BadRequest, Refused, Unencodable
+from engine.errors import OUTCOME_UNKNOWN, BadRequest, NotOnJournal, Refused, Unencodable
 from engine.validation import check_cause, check_text
 from streams.json import NOTHING, raw
 from streams.model.events import (
@@ -106,7 +106,7 @@ def settled(
     episode = fold(records)
     opened = episode.opened
     if opened is None:
-        raise Refused("there is no such episode")
+        raise NotOnJournal("there is no such episode")
     if episode.status not in ENDED:
         raise Refused(f"it is still {episode.status}; it may go on by itself")
     call = _chosen(unsettled(episode), command.call)

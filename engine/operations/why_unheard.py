@@ -20,7 +20,7 @@ from engine.cluster.members import live_nodes
 from engine.cluster.modes import SWITCHES
 from engine.cluster.nodes import ActorInfo, NodeInfo
 from engine.episodes.episode import ENDED, Episode, fold
-from engine.errors import Refused
+from engine.errors import NotOnJournal
 from engine.outputs.output import fold as fold_output
 from engine.validation import check_id
 from streams.model.definitions import RegisteredDefinition
@@ -223,7 +223,7 @@ async def why_unheard(ports: Ports, episode_id: str) -> Unheard | None:
 
     Raises:
         BadRequest: `episode_id` is no id.
-        Refused: there is no such episode.
+        NotOnJournal: there is no such episode.
     """
     check_id("episode_id", episode_id)
     return await _why_unheard(ports, episode_id)
@@ -234,16 +234,16 @@ async def why_output_unheard(ports: Ports, key: str) -> Unheard | None:
 
     Raises:
         BadName: no output can have such a key.
-        Refused: there is no such output.
+        NotOnJournal: there is no such output.
     """
     output = fold_output(await ports.log.read(ports.stack.output(key)))
     if output.proposed is None:
-        raise Refused("there is no such output")
+        raise NotOnJournal("there is no such output")
     return await _why_unheard(ports, output.proposed.episode_id)
 
 
 async def _why_unheard(ports: Ports, episode_id: str) -> Unheard | None:
     episode = fold(await ports.log.read(ports.stack.episode(episode_id)))
     if episode.opened is None:
-        raise Refused("there is no such episode")
+        raise NotOnJournal("there is no such episode")
     return unheard(await live_nodes(ports.gates), episode.opened.actor_id, episode)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from engine.errors import Refused
+from engine.errors import NotOnJournal
 from engine.outputs.decide import called_off, check_is_carried, tried_again
 from engine.outputs.output import Output, fold
 from engine.runtime.store import read_current
@@ -77,9 +77,9 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
 
 
 async def read_output(ports: Ports, key: str) -> tuple[Output, OutputProposed]:
-    """Return an output by its log, and its newest proposal; `Refused` if nobody has proposed it."""
+    """Return an output by its log, and its newest proposal; `NotOnJournal`: there is none."""
     # guard: output-refused-by-leader
     output = fold(await read_current(ports.log, _CLOCK, ports.stack.output(key)))
     if output.proposed is None:
-        raise Refused("there is no such output")
+        raise NotOnJournal("there is no such output")
     return output, output.proposed

@@ -14,7 +14,7 @@ import msgspec
 
 from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.fire import FireRequest, fire_dedupe_key, send_fire
-from engine.errors import BadRequest, Refused
+from engine.errors import BadRequest, NotOnJournal, Refused
 from engine.runtime.store import read_current
 from engine.validation import (
     check_cause,
@@ -145,11 +145,14 @@ async def resume_workflow(
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        Refused: there is no such instance, or nothing of the step is paused.
+        NotOnJournal: there is no such instance, or it has no such step.
+        Refused: nothing of the step is paused.
     """
     if how not in set(ResumeHow):
         raise BadRequest(field="how", problem=f"{how!r}; use retry or skip")
     instance = await _look(ports, instance_id, by=by, reason=reason)
+    if step not in instance.steps:  # guard: unknown-step-is-absent
+        raise NotOnJournal(f"it has no step {step!r}; its steps: {', '.join(instance.steps)}")
     command = ResumeWorkflow(
         workflow=instance.begun.spec.name,
         instance_id=instance_id,
@@ -173,7 +176,8 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        Refused: there is no such instance, it has ended, or it is stopping already.
+        NotOnJournal: there is no such instance.
+        Refused: it has ended, or it is stopping already.
     """
     instance = await _look(ports, instance_id, by=by, reason=reason)
     if not instance.goes_on:
@@ -188,12 +192,12 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
 
 
 async def read_instance(ports: Ports, instance_id: str) -> Instance:
-    """Return an instance by its journal; `Refused` if there is none of this id."""
+    """Return an instance by its journal; `NotOnJournal` if there is none of this id."""
     subject = ports.stack.workflow(instance_id)
     # guard: workflow-refused-by-leader
     instance = fold_instance(await read_current(ports.log, _CLOCK, subject))
     if instance.started is None:
-        raise Refused("there is no such instance")
+        raise NotOnJournal("there is no such instance")
     return instance
 
 

@@ -18,6 +18,18 @@ _MARKER: Final = re.compile(r"^ *-- guard: .*\n| +-- guard: .*$", re.MULTILINE)
 is the same migration."""
 
 
+_WAY: Final = re.compile(r"^(.*\S) *-- way$", re.MULTILINE)
+"""A line of a list that says which way it goes."""
+
+_ONE_WAY: Final = re.compile(r"^.* -- one way$|^ *-- other way: ", re.MULTILINE)
+
+_TURNED: Final = {
+    "<": ">", ">": "<", "<=": ">=", ">=": "<=", "DESC": "ASC", "ASC": "DESC", "FIRST": "LAST",
+    "LAST": "FIRST",
+}  # fmt: skip
+_TURNING: Final = re.compile(r"[<>]=?|\b(?:DESC|ASC|FIRST|LAST)\b")
+
+
 class Migration(msgspec.Struct, frozen=True):
     """One step of the schema's making."""
 
@@ -35,6 +47,21 @@ class Migration(msgspec.Struct, frozen=True):
 def query(name: str) -> str:
     """Return the text of the query called `name`."""
     return _text_of(_SQL / f"{name}.sql")
+
+
+@cache
+def reversed_query(name: str) -> str:
+    """Return the text of the list called `name`, from its other end: of pages, too.
+
+    What says which way a list goes stands on lines that end with `-- way`, each column with `ASC`
+    or `DESC`; nothing else there has a word or a sign that turns around. A line that ends with
+    `-- one way` is left out, and what follows `-- other way:` is put in.
+    """
+    return _ONE_WAY.sub("", _WAY.sub(_turned, query(name)))
+
+
+def _turned(line: re.Match[str]) -> str:
+    return _TURNING.sub(lambda word: _TURNED[word[0]], line[1])
 
 
 @cache

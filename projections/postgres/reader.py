@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from projections.errors import QueryRefused
 from projections.postgres.pool import Pool
-from projections.postgres.queries import query
+from projections.postgres.queries import query, reversed_query
 from projections.postgres.query_result import (
     QUERY_S_MAX,
     ROWS_MAX,
@@ -23,18 +23,22 @@ from streams.subjects import Stack
 ORDERS: Final = ("severity", "updated_at", "raised_at", "expires_at")
 """What active findings can be ordered by."""
 
+OneOrMore: TypeAlias = str | Iterable[str]
+"""A value, or several of which a row has one."""
+
 
 async def list_episodes(
     pool: Pool,
     stack: Stack,
     *,
-    status: str | None = None,
-    actor: str | None = None,
+    status: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
     expectation: str | None = None,
     subject: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
     past: Row | None = None,
+    reverse: bool = False,
     limit: int = 50,
 ) -> list[Row]:
     """Return episodes: queued ones first, then the latest started.
@@ -44,30 +48,26 @@ async def list_episodes(
         since: only those that were opened then or later.
         until: only those that were opened before.
         past: a row of `list_episodes` or `show_episode`: only those that come after it.
+        reverse: from the other end of the list.
     """
-    place = (
-        (None, None, None)
-        if past is None
-        else (past["started_at"], past["queued_at"], past["episode_id"])
-    )
-    said = (status, actor, expectation, subject, since, until)
-    return await _rows(pool, "list_episodes", stack.name, *said, *place, limit)
+    said = (_several(status), _several(actor), expectation, subject, since, until)
+    place = _place(past, "started_at", "queued_at", "episode_id")
+    return await _listed(pool, "list_episodes", stack, *said, *place, limit, reverse=reverse)
 
 
 async def count_episodes(
     pool: Pool,
     stack: Stack,
     *,
-    actor: str | None = None,
+    actor: OneOrMore | None = None,
     expectation: str | None = None,
     subject: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> dict[str, int]:
     """Return status → how many episodes have it; the arguments are those of `list_episodes`."""
-    said = (actor, expectation, subject, since, until)
-    table = await answer(pool, query("count_episodes"), stack.name, *said)
-    return {str(status): int(str(count)) for status, count in table.rows}
+    said = (_several(actor), expectation, subject, since, until)
+    return await _counted(pool, "count_episodes", stack, *said)
 
 
 async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
@@ -104,10 +104,11 @@ async def latest_episode(pool: Pool, stack: Stack) -> UUID | None:
 
 
 async def list_steps(
-    pool: Pool, stack: Stack, episode_id: UUID, *, limit: int = ROWS_MAX
+    pool: Pool, stack: Stack, episode_id: UUID, *, past: Row | None = None, limit: int = ROWS_MAX
 ) -> list[Row]:
-    """Return an episode's steps, in order."""
-    return await _rows(pool, "list_steps", stack.name, episode_id, limit)
+    """Return an episode's steps, in order; with `past`, one of them, those after it."""
+    place = _place(past, "step_no")
+    return await _rows(pool, "list_steps", stack.name, episode_id, limit, *place)
 
 
 async def list_children(
@@ -118,10 +119,11 @@ async def list_children(
 
 
 async def list_timeline(
-    pool: Pool, stack: Stack, episode_id: UUID, *, limit: int = ROWS_MAX
+    pool: Pool, stack: Stack, episode_id: UUID, *, past: Row | None = None, limit: int = ROWS_MAX
 ) -> list[Row]:
-    """Return all that an episode did, in order."""
-    return await _rows(pool, "list_timeline", stack.name, episode_id, limit)
+    """Return all that an episode did, in order; with `past`, a row of it, what follows that."""
+    place = _place(past, "position")
+    return await _rows(pool, "list_timeline", stack.name, episode_id, limit, *place)
 
 
 async def list_log_lines(
@@ -162,17 +164,34 @@ async def list_findings(
     pool: Pool,
     stack: Stack,
     *,
-    status: str | None = None,
-    severity: str | None = None,
-    actor: str | None = None,
+    status: OneOrMore | None = None,
+    severity: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
     limit: int = 50,
 ) -> list[Row]:
     """Return findings: the worst first, then the latest changed.
 
+    `past` and `reverse` are as in `list_episodes`.
+
     Raises:
         QueryRefused: there is no such `severity`.
     """
-    return await _rows(pool, "list_findings", stack.name, status, severity, actor, limit)
+    said = (_several(status), _several(severity), _several(actor))
+    place = _place(past, "severity", "updated_at", "journal_seq", "finding_key", "raise_no")
+    return await _listed(pool, "list_findings", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_findings(
+    pool: Pool,
+    stack: Stack,
+    *,
+    severity: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+) -> dict[str, int]:
+    """Return status → how many findings have it; `QueryRefused`: there is no such `severity`."""
+    return await _counted(pool, "count_findings", stack, _several(severity), _several(actor))
 
 
 async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:
@@ -235,16 +254,37 @@ async def list_causal_chain(pool: Pool, stack: Stack, key: str, *, depth: int = 
     return await _rows(pool, "list_causal_chain", stack.name, key, depth)
 
 
+async def list_episode_causes(
+    pool: Pool, stack: Stack, episode_id: UUID, *, depth: int = 10
+) -> list[Row]:
+    """Return an episode and what led to it, step by step, up to `depth` steps."""
+    return await _rows(pool, "list_episode_causes", stack.name, episode_id, depth)
+
+
 async def list_workflows(
     pool: Pool,
     stack: Stack,
     *,
-    status: str | None = None,
+    status: OneOrMore | None = None,
     workflow: str | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
     limit: int = 50,
 ) -> list[Row]:
-    """Return instances of workflows, and how far each is: the latest begun first."""
-    return await _rows(pool, "list_workflows", stack.name, status, workflow, limit)
+    """Return instances of workflows, and how far each is: the latest begun first.
+
+    `past` and `reverse` are as in `list_episodes`.
+    """
+    place = _place(past, "started_at", "instance_id")
+    said = (_several(status), workflow)
+    return await _listed(pool, "list_workflows", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_workflows(
+    pool: Pool, stack: Stack, *, workflow: str | None = None
+) -> dict[str, int]:
+    """Return status → how many instances have it."""
+    return await _counted(pool, "count_workflows", stack, workflow)
 
 
 async def show_workflow(pool: Pool, stack: Stack, instance_id: UUID) -> Row | None:
@@ -260,17 +300,30 @@ async def list_outputs(
     pool: Pool,
     stack: Stack,
     *,
-    status: str | None = None,
-    actor: str | None = None,
+    status: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
     adapter: str | None = None,
     episode_id: UUID | None = None,
     past: Row | None = None,
+    reverse: bool = False,
     limit: int = 50,
 ) -> list[Row]:
-    """Return outputs: the latest proposed first; with `past`, a row, those that come after it."""
-    place = (None, None) if past is None else (past["created_at"], past["output_key"])
-    said = (status, actor, adapter, episode_id)
-    return await _rows(pool, "list_outputs", stack.name, *said, *place, limit)
+    """Return outputs: the latest proposed first; `past` and `reverse` are as in `list_episodes`."""
+    place = _place(past, "created_at", "output_key")
+    said = (_several(status), _several(actor), adapter, episode_id)
+    return await _listed(pool, "list_outputs", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_outputs(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: OneOrMore | None = None,
+    adapter: str | None = None,
+    episode_id: UUID | None = None,
+) -> dict[str, int]:
+    """Return status → how many outputs have it; the arguments are those of `list_outputs`."""
+    return await _counted(pool, "count_outputs", stack, _several(actor), adapter, episode_id)
 
 
 async def show_output(pool: Pool, stack: Stack, key: str) -> Row | None:
@@ -289,17 +342,52 @@ async def list_output_events(
 
 
 async def list_inbox(
-    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+    pool: Pool,
+    stack: Stack,
+    *,
+    kind: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
 ) -> list[Row]:
-    """Return what waits for a person, and what to type about it: the oldest first."""
-    return await _rows(pool, "list_inbox", stack.name, actor, limit)
+    """Return what waits for a person, and what to type about it: the oldest first.
+
+    `past` and `reverse` are as in `list_episodes`.
+    """
+    place = _place(past, "since", "kind", "id", "expectation_id", "item")
+    said = (_several(kind), _several(actor))
+    return await _listed(pool, "list_inbox", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_inbox(
+    pool: Pool, stack: Stack, *, actor: OneOrMore | None = None
+) -> dict[str, int]:
+    """Return kind → how much of it waits for a person."""
+    return await _counted(pool, "count_inbox", stack, _several(actor))
 
 
 async def list_dead_letters(
-    pool: Pool, stack: Stack, *, status: str | None = None, limit: int = 50
+    pool: Pool,
+    stack: Stack,
+    *,
+    status: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
 ) -> list[Row]:
-    """Return dead letters: the latest first."""
-    return await _rows(pool, "list_dead_letters", stack.name, status, limit)
+    """Return dead letters: the latest first; `past` and `reverse` are as in `list_episodes`."""
+    place = _place(past, "lettered_at", "letter_key")
+    said = (_several(status), _several(actor))
+    return await _listed(pool, "list_dead_letters", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_dead_letters(
+    pool: Pool, stack: Stack, *, actor: OneOrMore | None = None
+) -> dict[str, int]:
+    """Return status → how many dead letters have it."""
+    return await _counted(pool, "count_dead_letters", stack, _several(actor))
 
 
 async def list_orders(
@@ -308,10 +396,24 @@ async def list_orders(
     *,
     node: str | None = None,
     actor: str | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
     limit: int = 50,
 ) -> list[Row]:
-    """Return what people ordered of the running stack: the latest first."""
-    return await _rows(pool, "list_orders", stack.name, node, actor, limit)
+    """Return what people ordered of the running stack: the latest first.
+
+    `past` and `reverse` are as in `list_episodes`.
+    """
+    place = _place(past, "at", "journal_seq", "event_no", "order_key")
+    said = (node, actor)
+    return await _listed(pool, "list_orders", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_orders(
+    pool: Pool, stack: Stack, *, node: str | None = None, actor: str | None = None
+) -> dict[str, int]:
+    """Return change → how many orders there were of it."""
+    return await _counted(pool, "count_orders", stack, node, actor)
 
 
 async def show_dead_letter(pool: Pool, stack: Stack, key: str) -> Row | None:
@@ -348,8 +450,8 @@ async def list_unended_episodes(
     past: Row | None = None,
     limit: int = ROWS_MAX,
 ) -> list[Row]:
-    """Return an actor's episodes that have not ended, oldest first; `past` as in `list_outputs`."""
-    place = (None, None) if past is None else (past["queued_at"], past["episode_id"])
+    """Return an actor's episodes that have not ended, oldest first, or those after `past`."""
+    place = _place(past, "queued_at", "episode_id")
     return await _rows(
         pool, "list_unended_episodes", stack.name, actor, expectation, status, *place, limit
     )
@@ -388,6 +490,27 @@ async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUE
     """
     require_statement(text)  # guard: empty-statement-refused
     return await answer(pool, text, *args, query_s_max=query_s_max)
+
+
+def _several(wanted: OneOrMore | None) -> list[str] | None:
+    if wanted is None:
+        return None
+    return [wanted] if isinstance(wanted, str) else list(wanted)
+
+
+def _place(past: Row | None, *columns: str) -> list[object]:
+    """Return where a row stands in a list that is ordered by `columns`."""
+    return [None if past is None else past[each] for each in columns]
+
+
+async def _listed(pool: Pool, name: str, stack: Stack, *args: object, reverse: bool) -> list[Row]:
+    text = reversed_query(name) if reverse else query(name)
+    return (await answer(pool, text, stack.name, *args)).as_rows()
+
+
+async def _counted(pool: Pool, name: str, stack: Stack, *args: object) -> dict[str, int]:
+    table = await answer(pool, query(name), stack.name, *args)
+    return {str(what): int(str(count)) for what, count in table.rows}
 
 
 async def _rows(pool: Pool, name: str, *args: object) -> list[Row]:

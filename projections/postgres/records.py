@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
+import msgspec
 from msgspec import structs
 
 from projections.postgres import reader
@@ -21,6 +22,7 @@ from projections.records import (
     DeadLetterSummary,
     EpisodeRecord,
     EpisodeSummary,
+    FindingCause,
     FindingRecord,
     FindingSummary,
     InboxItem,
@@ -155,6 +157,18 @@ async def finding(pool: Pool, stack: Stack, key: str) -> FindingRecord | None:
     """Return the latest raise of a finding, with its history, or None."""
     row = await reader.show_finding(pool, stack, key)
     return None if row is None else record_of(row, FindingRecord)
+
+
+async def causal_chain(
+    pool: Pool, stack: Stack, key: str, *, depth: int = 10
+) -> list[FindingCause]:
+    """Return a finding and what explains it, step by step; empty: there is no such finding.
+
+    Args:
+        depth: most steps.
+    """
+    rows = await reader.list_causal_chain(pool, stack, key, depth=depth)
+    return msgspec.convert(rows, list[FindingCause])
 
 
 async def outputs(

@@ -1,5 +1,5 @@
 -- Episodes, queued ones first, then the latest started; of those that wait their turn, the place.
--- $1 stack, $2 status or NULL, $3 actor or NULL, $4 expectation or NULL, $5 subject or NULL, $6 and
+-- $1 stack, $2 statuses or NULL, $3 actors or NULL, $4 expectation or NULL, $5 subject or NULL, $6 and
 -- $7 those opened at this time or later, and before this time, or NULL, $8 to $10 those after the
 -- episode that started and was queued at these times with this id, or NULL, $11 most.
 WITH listed AS (
@@ -10,24 +10,25 @@ WITH listed AS (
         queued_at, started_at, finished_at, forked_from, blocked_by, journal_seq
     FROM episodes
     WHERE stack = $1
-        AND ($2::text IS NULL OR status = $2)
-        AND ($3::text IS NULL OR actor_id = $3)
+        AND ($2::text[] IS NULL OR status = ANY($2))
+        AND ($3::text[] IS NULL OR actor_id = ANY($3))
         AND ($4::text IS NULL OR expectation_id = $4)
         AND ($5::text IS NULL OR subject_id = $5)
         AND ($6::timestamptz IS NULL OR queued_at >= $6)
         AND ($7::timestamptz IS NULL OR queued_at < $7)
         -- So that the index leads to the page.
-        AND ($8::timestamptz IS NULL OR started_at <= $8)
+        AND ($8::timestamptz IS NULL OR started_at <= $8)  -- one way
+        -- other way: AND ($8::timestamptz IS NULL OR started_at >= $8 OR started_at IS NULL)
         AND (
             $9::timestamptz IS NULL
             -- guard: page-begins-after-last
             OR (coalesce(started_at, 'infinity'), queued_at, episode_id)
-                < (coalesce($8::timestamptz, 'infinity'), $9::timestamptz, $10::uuid)
+                < (coalesce($8::timestamptz, 'infinity'), $9::timestamptz, $10::uuid)  -- way
         )
-    ORDER BY started_at DESC NULLS FIRST, queued_at DESC, episode_id DESC
+    ORDER BY started_at DESC NULLS FIRST, queued_at DESC, episode_id DESC  -- way
     LIMIT $11
 )
 SELECT listed.*, queued.position
 FROM listed
 LEFT JOIN queued_episodes AS queued ON queued.stack = $1 AND queued.episode_id = listed.episode_id
-ORDER BY started_at DESC NULLS FIRST, listed.queued_at DESC, listed.episode_id DESC
+ORDER BY started_at DESC NULLS FIRST, listed.queued_at DESC, listed.episode_id DESC  -- way

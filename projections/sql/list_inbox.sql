@@ -1,14 +1,24 @@
 -- What waits for a person, the oldest first, who may decide, none: anybody, and whether what is
 -- approved may be changed.
--- $1 stack, $2 actor or NULL, $3 most.
+-- $1 stack, $2 kinds or NULL, $3 actors or NULL, $4 to $8 those after what waits since this time, of
+-- this kind, with this id, expectation and item, or NULL, $9 most.
 WITH listed AS (
     SELECT
         kind, id, actor_id, expectation_id, summary, since, expires_at, what_to_do, episodes,
-        subject_kind, subject_id, journal_seq
+        subject_kind, subject_id, item, journal_seq
     FROM inbox
-    WHERE stack = $1 AND ($2::text IS NULL OR actor_id = $2)
-    ORDER BY since, kind, id
-    LIMIT $3
+    WHERE stack = $1
+        AND ($2::text[] IS NULL OR kind = ANY($2))
+        AND ($3::text[] IS NULL OR actor_id = ANY($3))
+        AND (
+            $4::timestamptz IS NULL
+            OR (since, kind, id, coalesce(expectation_id, ''), coalesce(item, 0))
+                > ($4, $5::text, $6::text, coalesce($7::text, ''), coalesce($8::bigint, 0))  -- way
+        )
+    ORDER BY
+        since ASC, kind ASC, id ASC,  -- way
+        coalesce(expectation_id, '') ASC, coalesce(item, 0) ASC  -- way
+    LIMIT $9
 )
 SELECT
     listed.*,
@@ -57,4 +67,6 @@ SELECT
         ELSE listed.kind = 'output'
     END AS editable
 FROM listed
-ORDER BY listed.since, listed.kind, listed.id
+ORDER BY
+    listed.since ASC, listed.kind ASC, listed.id ASC,  -- way
+    coalesce(listed.expectation_id, '') ASC, coalesce(listed.item, 0) ASC  -- way

@@ -14,7 +14,7 @@ captures. `fence` makes one process the only one that publishes in a name.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -28,6 +28,11 @@ from streams.ports.delivery import OrderedSource, Unreadable
 EVENT_BYTES_MAX: Final = 512 * 1024
 """Largest domain event an episode can open on; its payload is kept in the episode's journal,
 so it must leave room for the rest of a commit under the server's 1 MiB default limit."""
+
+SINCE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+SINCE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""The earliest and the latest time that events are asked for since; all streams lie between.
+The server counts nanoseconds in 64 bits, and times beyond 1677 and 2262 come out as others."""
 
 HOPS_MAX: Final = 16
 """Longest chain of engine-made events that may wake actors."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from msgspec.structs import replace
 
 from engine.cluster.nodes import encoded
 from streams.keys import node_key
@@ -19,6 +22,14 @@ async def node(ports):
     await ports.gates.put(node_key("idle"), said, ttl_s=NODE_TTL_S)
 
 
+async def put_node(ports, name, *, runs, wakes, actor="dba"):
+    """Have everybody think that a node does so much for an actor."""
+    said = said_by(name, {}, **{actor: 0})
+    info = replace(said.actors[actor], runs=runs, wakes=wakes)
+    said = replace(said, actors={actor: info})
+    await ports.gates.put(node_key(name), encoded(said), ttl_s=NODE_TTL_S)
+
+
 async def test_an_actor_is_paused_and_resumed_once(ports, client, node):
     first = await client.actors.pause("dba", reason="deploy")
     again = await client.actors.pause("dba", reason="deploy")
@@ -33,6 +44,32 @@ async def test_an_actor_is_paused_and_resumed_once(ports, client, node):
     assert (ended.is_new, ended.says) == (True, "resumed")
     assert (nothing.is_new, nothing.says) == (False, "was not paused")
     assert resumed.paused == ""
+
+
+async def test_a_program_waits_until_a_node_is_ready(ports, client):
+    with pytest.raises(Trouble, match="no node is up, after 0 s"):
+        await client.nodes.wait_ready(timeout_s=0)
+    waits = asyncio.create_task(client.nodes.wait_ready("dba"))
+    await put_node(ports, "web", runs=True, wakes=True, actor="other")
+    await put_node(ports, "half", runs=True, wakes=False)
+    await put_node(ports, "idle", runs=False, wakes=False)
+    assert await client.nodes.wait_ready() == ["half", "web"]
+    with pytest.raises(Trouble, match="actor 'dba': no node that is up wakes it"):
+        await client.nodes.wait_ready("dba", timeout_s=0)
+    with pytest.raises(Trouble, match="no node that is up has it; did you mean dba"):
+        await client.nodes.wait_ready("dbb", timeout_s=0)
+    assert not waits.done()
+    await put_node(ports, "whole", runs=True, wakes=True)
+    assert await waits == ["half", "whole"]
+    await client.actors.pause("dba", reason="deploy")
+    with pytest.raises(Trouble, match="it is paused"):
+        await client.nodes.wait_ready("dba", timeout_s=0)
+
+
+async def test_nodes_that_are_disabled_are_not_ready(ports, client):
+    await put_node(ports, "idle", runs=False, wakes=False)
+    with pytest.raises(Trouble, match="every node is disabled"):
+        await client.nodes.wait_ready(timeout_s=0)
 
 
 async def test_an_order_has_the_name_of_who_gave_it(ports, pool, client, node):

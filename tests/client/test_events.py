@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import nats as nats_py
 import pytest
 
+from streams import jetstream
 from streams.clock import SystemClock
+from streams.layout import Stream
+from streams.memory.states import MemoryStates
 from vigil import Actor, ConvergeResult, Strategy, converge, event, manual
 from vigil.client import Client
-from vigil.errors import Mistake, ServerAway, Trouble
+from vigil.errors import EventsMissed, Mistake, ServerAway, Trouble
 
 
 class Look(Strategy[None]):
@@ -107,6 +111,7 @@ async def test_events_are_followed_from_the_oldest_from_a_place_and_from_a_time(
 @pytest.mark.parametrize(
     ("names", "where", "said"),
     [
+        ((), {"since": datetime(2300, 1, 1, tzinfo=UTC)}, "is past 2200-01-01, the latest"),
         ((), {"after": 1, "since": datetime.now(UTC)}, "not both"),
         ((), {"after": -1}, "is no sequence"),
         ((), {"since": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is it
@@ -152,6 +157,85 @@ async def test_events_cannot_be_followed_from_where_there_is_no_such_place(clien
         await anext(client.events.tail(after=1, since=SystemClock().now()))
 
 
+@pytest.fixture
+def removes_all(request, ports):
+    """Removes all events, as their age does."""
+
+    async def remove() -> None:
+        if isinstance(ports.states, MemoryStates):
+            ports.states.stream("events").purge()
+            return
+        await purged(request.getfixturevalue("nats").url, ports.stack.stream(Stream.EVENTS))
+
+    return remove
+
+
+async def purged(url: str, stream: str, *, but_delete: int = 0) -> None:
+    """Remove all messages of a stream, or but one."""
+    nats = await nats_py.connect(url)
+    if but_delete:
+        await nats.jetstream().delete_msg(stream, but_delete)
+    else:
+        await nats.jetstream().purge_stream(stream)
+    await nats.close()
+
+
+async def test_whoever_follows_is_told_of_events_that_were_removed_before_it_came(
+    client, removes_all
+):
+    for number in range(1, 4):
+        await client.publish("disk.measured", {}, id=f"e{number}")
+    events = client.events.tail(after=0)
+    assert (await anext(events)).id == "e1"  # It has a page in hand, and reads that.
+    await removes_all()
+    with pytest.raises(EventsMissed, match="events 2 to 3 are no longer kept") as raised:
+        await anext(client.events.tail(after=1, idle_s=0))
+    await client.publish("disk.measured", {}, id="e4")
+    assert [(await anext(events)).id for _ in range(3)] == ["e2", "e3", "e4"]
+    with pytest.raises(EventsMissed, match="go on with after=3"):
+        await anext(client.events.tail(after=1))
+
+    assert (raised.value.first_seq, raised.value.last_seq) == (2, 3)
+    after = raised.value.last_seq
+    assert [each.id async for each in client.events.tail(after=after, idle_s=0)] == ["e4"]
+    assert [each.id async for each in client.events.tail(after=0, idle_s=0)] == ["e4"]
+
+
+async def test_a_single_event_that_was_removed_is_told_of_too(nats, stack, request):
+    async with jetstream.connect(nats.url, stack=stack) as ports:
+        client = Client.on(ports, by="ann")
+        for number in range(1, 5):
+            await client.publish("disk.measured", {}, id=f"e{number}")
+        await purged(nats.url, stack.stream(Stream.EVENTS), but_delete=3)
+        events = client.events.tail(after=0)
+        assert [(await anext(events)).id for _ in range(2)] == ["e1", "e2"]
+        with pytest.raises(EventsMissed, match="events 3 to 3 are no longer kept"):
+            await anext(events)
+
+
+class BusyClock(SystemClock):
+    """Whenever somebody waits, events of another name are published, and a second passes."""
+
+    def __init__(self, ports) -> None:
+        self.ports, self.waits = ports, 0
+
+    def monotonic_s(self) -> float:
+        return float(self.waits)
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits += 1
+        assert self.waits < 20, "it goes on for ever"
+        await self.ports.domain_events.publish("cpu.measured", {}, id=f"c{self.waits}")
+
+
+async def test_events_of_other_names_do_not_keep_a_follower_that_is_idle(ports):
+    async with Client.on(ports, by="ann", clock=BusyClock(ports)) as client:
+        await client.publish("disk.measured", {}, id="e1")
+        events = client.events.tail("disk.*", after=0, idle_s=5)
+        assert [each.id async for each in events] == ["e1"]
+        assert client.connections.clock.waits == 5
+
+
 async def test_rules_are_tried_on_the_events_that_are_kept(client):
     since = SystemClock().now()
     await client.publish("disk.measured", {"used": 1}, id="e1")
@@ -166,3 +250,5 @@ async def test_rules_are_tried_on_the_events_that_are_kept(client):
     by_hand.expect("look", Look, on=manual())
     with pytest.raises(Mistake, match="no expectation in it is fired by events"):
         await client.events.would(by_hand, since=since)
+    with pytest.raises(Mistake, match="is past 2200-01-01"):
+        await client.events.would(watch, since=datetime(2300, 1, 1, tzinfo=UTC))

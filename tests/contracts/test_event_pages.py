@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from streams.ports.delivery import Unreadable
 from streams.wire.messages import MESSAGE_ID_HEADER
 
@@ -34,6 +36,12 @@ async def test_events_are_read_since_a_time(ports):
     assert await ids(ports, since=first.at) == ["x1", "x2"]
     assert await ids(ports, since=second.at) == ["x2"]
     assert await ids(ports, after=first.seq, since=first.at) == ["x2"]
+
+
+async def test_since_a_time_that_no_stream_reaches_there_is_no_event(ports):
+    await ports.domain_events.publish("a", {}, id="x1")
+    assert await ids(ports, since=datetime(2300, 1, 1, tzinfo=UTC)) == []
+    assert await ids(ports, since=datetime(1600, 1, 1, tzinfo=UTC)) == ["x1"]
 
 
 async def test_of_no_events_there_is_no_page(ports):

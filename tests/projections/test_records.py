@@ -22,21 +22,23 @@ from tests.projections.test_workflow_rows import LIVES, lived
 ASKED = {
     "list_episodes": (records.EpisodeSummary, 11),
     "show_episode": (records.EpisodeRecord, 2),
-    "list_steps": (records.StepRow, 3),
-    "list_timeline": (records.TimelineEntry, 3),
-    "list_findings": (records.FindingSummary, 5),
+    "list_episode_causes": (records.EpisodeCause, 3),
+    "list_steps": (records.StepRow, 4),
+    "list_timeline": (records.TimelineEntry, 4),
+    "list_findings": (records.FindingSummary, 10),
     "show_finding": (records.FindingRecord, 2),
     "list_finding_events": (records.FindingEventRow, 3),
     "list_outputs": (records.OutputSummary, 8),
     "show_output": (records.OutputRecord, 2),
     "list_output_events": (records.OutputEventRow, 3),
-    "list_workflows": (records.WorkflowSummary, 4),
+    "list_workflows": (records.WorkflowSummary, 6),
     "show_workflow": (records.WorkflowRecord, 2),
     "list_workflow_steps": (records.WorkflowItem, 3),
     "list_service_levels": (records.ServiceLevelRecord, 3),
     "list_budget_recommendations": (records.BudgetRecommendation, 3),
-    "list_inbox": (records.InboxItem, 3),
-    "list_dead_letters": (records.DeadLetterSummary, 3),
+    "list_inbox": (records.InboxItem, 9),
+    "list_dead_letters": (records.DeadLetterSummary, 6),
+    "list_orders": (records.OrderSummary, 8),
     "show_dead_letter": (records.DeadLetterRecord, 2),
 }
 """Query → the record of its rows, and how many values it takes."""
@@ -105,6 +107,8 @@ async def test_findings_outputs_and_dead_letters_are_read_as_lists_and_one_by_on
         "disk_full",
         ["finding_raised"],
     )
+    (cause,) = await queries.causal_chain(filled, stack, "disk")
+    assert (cause.depth, cause.finding_key) == (0, "disk")
     (listed,) = await queries.outputs(filled, stack, adapter="mail")
     assert await queries.outputs(filled, stack, after=listed) == []
     found = await queries.output(filled, stack, "mail:1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -21,7 +22,7 @@ from projections import (
 from projections.errors import MigrationChanged, MigrationUnknown
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
-from projections.postgres.queries import Migration, migrations, query
+from projections.postgres.queries import Migration, migrations, query, reversed_query
 from projections.rows import Statement
 from tests.projections import lives
 
@@ -125,15 +126,33 @@ async def test_the_reader_reads_and_does_not_write(pool, schema):
             await connection.execute("DELETE FROM episodes")
 
 
-async def test_the_newest_episodes_are_found_without_looking_at_all_of_them(own_pool):
+def after(seconds):
+    """The place of an episode that was opened and started so long ago."""
+    time = f"(now() - interval '{seconds} s')"
+    return {8: time, 9: time, 10: f"'{UUID(int=0)}'"}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (query("list_episodes"), {}),
+        (reversed_query("list_episodes"), {}),
+        (query("list_episodes"), after(4_900)),
+        (reversed_query("list_episodes"), after(100)),
+        (query("list_episodes"), {2: "ARRAY['done']"}),
+        (query("list_episodes"), {2: "ARRAY['done', 'failed']"}),
+        (query("list_episodes"), {3: "ARRAY['a']"}),
+    ],
+    ids=["newest", "oldest", "late", "late oldest", "a status", "statuses", "an actor"],
+)
+async def test_a_page_of_episodes_is_found_without_looking_at_all_of_them(own_pool, text, values):
     await own_pool.execute(MANY_EPISODES)
     await own_pool.execute("ANALYZE episodes")
-    text = query("list_episodes")
-    values = {1: "'many'", 11: "50", **dict.fromkeys(range(2, 11), "NULL")}
+    values = {1: "'many'", 11: "50", **dict.fromkeys(range(2, 11), "NULL"), **values}
     for number in sorted(values, reverse=True):
         text = text.replace(f"${number}", values[number])
     (plan,) = json.loads(await own_pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
-    assert "episodes_by_start" in str(plan)
+    assert "episodes_by_" in str(plan)
     assert most_rows(plan["Plan"]) < 200
 
 

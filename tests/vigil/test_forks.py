@@ -73,6 +73,29 @@ def test_a_fork_goes_on_from_the_step_and_the_rows_show_where_it_comes_from(serv
     assert forks[1]["mode"] == "dry_run"
 
 
+def test_a_fork_and_what_it_is_a_fork_of_are_compared(served):
+    first, _ = ended(served, "fire", "watcher", "look", "--payload", '{"host": "a"}')
+    fork, _ = ended(served, "episodes", "fork", first, "--at", "1", "--payload", '{"host": "b"}')
+
+    found = served.ask("episodes", "diff", first, fork)
+    shown = served.run("episodes", "diff", first, fork).stdout
+    same = served.run("episodes", "diff", first, first)
+
+    assert found["relation"] == "the second is a fork of the first, at step 1"
+    assert (found["is_same"], found["left"]["calls"]) == (False, found["right"]["calls"])
+    assert [(each["name"], each["right"]) for each in found["begins"]] == [
+        ("payload", {"host": "b"})
+    ]
+    assert "payload  host=a" in shown
+    assert [each["name"] for each in found["ends"]] == ["summary"]
+    assert same.stdout == (
+        "they are the same episode; nothing differs: steps, findings, outputs and ends are the "
+        "same\n"
+    )
+    unknown = served.run("episodes", "diff", first, str(UUID(int=7)))
+    assert "on the journal of stack" in one_line(unknown, code=1)
+
+
 def test_a_fork_that_no_node_runs_says_so_and_waits(connected):
     journal = Journal(connected)
     id_ = journal.block(approval())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.app.actor import Logging
     from projections.postgres.pool import Pool
     from projections.postgres.query_result import Table
+    from projections.postgres.reader import OneOrMore
     from projections.records import InboxItem
     from streams.model.triggers import Overrides
     from streams.ports.all import Ports
@@ -188,16 +189,40 @@ class Client:
             attempts_max=attempts_max,
         )
 
-    async def inbox(self, *, actor: str | None = None, limit: int = 50) -> Page[InboxItem]:
-        """Return what waits for a person, and the command to type: the oldest first."""
-        from projections.postgres.reader import list_inbox
-        from projections.records import InboxItem
-        from vigil.asking.rows import why_none_of
-        from vigil.client.page import page_of
+    async def inbox(
+        self,
+        *,
+        kind: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[InboxItem]:
+        """Return what waits for a person, and the command to type: the oldest first.
+
+        Args:
+            kind: `approval`, `output`, `wait`, `workflow_step`, `nondeterministic_replay` or
+                `dead_letter`, or several of them; None: any.
+            actor: one, or several.
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the latest comes first.
+
+        Raises:
+            Mistake: there is no such `kind`, or `after` is no such `next`.
+        """
+        from vigil.client.page import INBOX, INBOX_KINDS, check_one_of
+
+        check_one_of("kind", kind, INBOX_KINDS)
+        return await INBOX.page(
+            self.connections, after=after, limit=limit, kind=kind, actor=actor, reverse=reverse
+        )
+
+    async def count_inbox(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
+        """Return kind → how much of it waits for a person."""
+        from projections.postgres.reader import count_inbox
 
         async with self.connections.rows() as pool:
-            rows = await list_inbox(pool, self.stack, actor=actor, limit=limit)
-            return page_of(rows, InboxItem, why_none=await why_none_of(pool, self.stack, rows))
+            return await count_inbox(pool, self.stack, actor=actor)
 
     async def sql(self, text: str) -> Table:
         """Return the answer to one SQL statement that only reads, up to 10,000 rows.

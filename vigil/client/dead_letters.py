@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from projections.postgres import reader
 from projections.records import DeadLetterRecord, DeadLetterSummary, record_of
 from streams.layout import Kind
 from streams.model.outputs import OutputStatus
-from vigil.asking.rows import ID_NAMES_MAX, not_found, require, why_none_of
+from vigil.asking.rows import ID_NAMES_MAX, not_found, require
 from vigil.client.connections import Connections
-from vigil.client.page import LETTER_STATUSES, Page, check_asked, page_of
+from vigil.client.page import LETTER_STATUSES, Page, PagedList, check_one_of
 from vigil.errors import Mistake
 
 if TYPE_CHECKING:
     from projections.postgres.query_result import Row
+    from projections.postgres.reader import OneOrMore
     from vigil.asking.requests import CommandOutcome
+
+LETTERS: Final = PagedList(
+    "dead letters",
+    DeadLetterSummary,
+    reader.list_dead_letters,
+    {"lettered_at": datetime, "letter_key": str},
+)
 
 WAITING: Final = "waiting"
 
@@ -61,21 +71,42 @@ class DeadLetterCalls:
         return found[0]
 
     async def list(
-        self, *, status: str | None = WAITING, limit: int = 50
+        self,
+        *,
+        status: OneOrMore | None = WAITING,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
     ) -> Page[DeadLetterSummary]:
         """Return dead letters, the latest first.
 
         Args:
-            status: `waiting`, `requeued` or `discarded`; None: any.
+            status: `waiting`, `requeued` or `discarded`, or several of them; None: any.
+            actor: one, or several.
+            after: the `next` of a page: what follows it. Or a key: what the list has after that
+                dead letter.
+            reverse: from the other end of the list: the first comes first.
 
         Raises:
             Mistake: there is no such `status`.
+            NotFound: there is no dead letter of the key `after`.
         """
-        check_asked(status=status, statuses=LETTER_STATUSES, limit=limit)
+        check_one_of("status", status, LETTER_STATUSES)
+        return await LETTERS.page(
+            self._connections,
+            after=after,
+            limit=limit,
+            row_of=self._row,
+            status=status,
+            actor=actor,
+            reverse=reverse,
+        )
+
+    async def count(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
+        """Return status → how many of the dead letters that fit have it."""
         async with self._connections.rows() as pool:
-            stack = self._connections.stack
-            rows = await reader.list_dead_letters(pool, stack, status=status, limit=limit)
-            return page_of(rows, DeadLetterSummary, why_none=await why_none_of(pool, stack, rows))
+            return await reader.count_dead_letters(pool, self._connections.stack, actor=actor)
 
     async def get(self, key: str) -> DeadLetterRecord:
         """Return one dead letter.
@@ -97,6 +128,9 @@ class DeadLetterCalls:
             found = await reader.show_dead_letter(pool, stack, whole)
             row = require(found, "dead letter", key, stack)
             return row | {"what_to_do": what_to_do(row)}
+
+    async def _row(self, key: UUID | str) -> Row:
+        return await self.describe(str(key))
 
     async def requeue(self, *keys: str, by: str | None = None) -> Sequence[CommandOutcome]:
         """Try again what they are about, and return what became of each.

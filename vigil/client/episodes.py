@@ -13,16 +13,30 @@ import msgspec
 from projections.episodes import is_whole, shown_result
 from projections.postgres import reader
 from projections.postgres.query_result import ROWS_MAX
-from projections.records import EpisodeRecord, EpisodeSummary, StepRow, TimelineEntry, record_of
+from projections.records import (
+    EpisodeCause,
+    EpisodeRecord,
+    EpisodeSummary,
+    StepRow,
+    TimelineEntry,
+    record_of,
+)
 from streams.json import JsonObject
 from streams.model.events import EpisodeEvent, StepRecorded
 from streams.model.outputs import OutputOutcome
 from streams.model.triggers import LogStrategy, Overrides
 from streams.ports.all import Ports
 from streams.ports.domain_events import HOPS_MAX
-from vigil.asking.rows import ENDS, LOOK_S, find_id, not_found, require, why_none_of
+from vigil.asking.rows import ENDS, LOOK_S, find_id, not_found, require
 from vigil.client.connections import Connections
-from vigil.client.page import EPISODE_STATUSES, Page, check_asked, page_of
+from vigil.client.page import (
+    EPISODE_STATUSES,
+    LIMIT_MAX,
+    Page,
+    PagedList,
+    check_one_of,
+    check_time,
+)
 from vigil.errors import Mistake, NotFound, Trouble
 from vigil.settings import WAIT_S
 
@@ -31,7 +45,19 @@ if TYPE_CHECKING:
     from engine.operations.replay import Frame
     from projections.postgres.pool import Pool
     from projections.postgres.query_result import Row
+    from projections.postgres.reader import OneOrMore
+    from streams.ports.log import Recorded
     from streams.subjects import Stack
+    from vigil.asking.episode_diff import EpisodeDiff
+
+EPISODES: Final = PagedList(
+    "episodes",
+    EpisodeSummary,
+    reader.list_episodes,
+    {"started_at": datetime | None, "queued_at": datetime, "episode_id": UUID},
+)
+STEPS: Final = PagedList("steps", StepRow, reader.list_steps, {"step_no": int})
+TIMELINE: Final = PagedList("timeline", TimelineEntry, reader.list_timeline, {"position": int})
 
 OPENED_S_MAX: Final = 10.0
 """How long an episode may be missing, in seconds: it may have been fired a moment ago."""
@@ -146,58 +172,66 @@ class EpisodeCalls:
     async def list(
         self,
         *,
-        status: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
         expectation: str | None = None,
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         after: UUID | str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[EpisodeSummary]:
         """Return the episodes that fit all that is given: queued first, then the latest started.
 
         Args:
+            status: `queued`, `running`, `blocked`, `done`, `failed`, `partially_failed` or
+                `canceled`, or several of them; None: any.
+            actor: one, or several.
             subject: the id of what they are about.
             since: only those that were opened then or later.
             until: only those that were opened before.
-            after: the `next` of a page, which is an id: only what the list has after that episode.
+            after: the `next` of a page: what follows it. Or an id: what the list has now after that
+                episode.
+            reverse: from the other end of the list: the first that started comes first.
 
         Raises:
-            Mistake: there is no such `status`.
+            Mistake: there is no such `status`, a time has no time zone, or `after` is neither.
+            NotFound: there is no episode of the id `after`.
         """
-        check_asked(status=status, statuses=EPISODE_STATUSES, limit=limit)
-        past_id = None if after is None else await self.find(after)
-        async with self._connections.rows() as pool:
-            stack, past = self._connections.stack, None
-            if past_id is not None:
-                found = await reader.show_episode(pool, stack, past_id)
-                past = require(found, "episode", past_id, stack)
-            rows = await reader.list_episodes(
-                pool,
-                stack,
-                status=status,
-                actor=actor,
-                expectation=expectation,
-                subject=subject,
-                since=since,
-                until=until,
-                past=past,
-                limit=limit,
-            )
-            why_none = await why_none_of(pool, stack, rows)
-            return page_of(rows, EpisodeSummary, why_none=why_none, limit=limit, key="episode_id")
+        check_one_of("status", status, EPISODE_STATUSES)
+        check_time("since", since)
+        check_time("until", until)
+        return await EPISODES.page(
+            self._connections,
+            after=after,
+            limit=limit,
+            row_of=self._row,
+            status=status,
+            actor=actor,
+            expectation=expectation,
+            subject=subject,
+            since=since,
+            until=until,
+            reverse=reverse,
+        )
 
     async def count(
         self,
         *,
-        actor: str | None = None,
+        actor: OneOrMore | None = None,
         expectation: str | None = None,
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Mapping[str, int]:
-        """Return status → how many of the episodes that fit have it; the arguments are as above."""
+        """Return status → how many of the episodes that fit have it; arguments are as for `list`.
+
+        Raises:
+            Mistake: a time has no time zone.
+        """
+        check_time("since", since)
+        check_time("until", until)
         async with self._connections.rows() as pool:
             return await reader.count_episodes(
                 pool,
@@ -211,11 +245,7 @@ class EpisodeCalls:
 
     async def get(self, id: UUID | str) -> EpisodeRecord:
         """Return one episode."""
-        wanted = await self.find(id)
-        async with self._connections.rows() as pool:
-            stack = self._connections.stack
-            found = await reader.show_episode(pool, stack, wanted)
-            return record_of(require(found, "episode", wanted, stack), EpisodeRecord)
+        return record_of(await self._row(id), EpisodeRecord)
 
     async def describe(self, id: UUID | str) -> Row:
         """Return everything about one episode, as `vigil episodes show --json` prints it.
@@ -243,23 +273,47 @@ class EpisodeCalls:
             "children": [*children],
         }
 
-    async def steps(self, id: UUID | str) -> Page[StepRow]:
-        """Return the steps of one episode, in order, as far as people may see them."""
-        wanted = await self.find(id)
-        async with self._connections.rows() as pool:
-            stack = self._connections.stack
-            found = await reader.show_episode(pool, stack, wanted)
-            require(found, "episode", wanted, stack)
-            return page_of(await reader.list_steps(pool, stack, wanted), StepRow)
+    async def causal_chain(self, id: UUID | str, *, depth: int = 10) -> Sequence[EpisodeCause]:
+        """Return an episode and what led to it, step by step, up to `depth` steps.
 
-    async def timeline(self, id: UUID | str) -> Page[TimelineEntry]:
-        """Return all that one episode did, in order, as far as people may see it."""
+        What led to a child is its parent, to a fork the episode that it was made of, and to any
+        other the episode that the engine's event tells of, such as that of `finding.raised`; for an
+        item of a workflow, of the event that started the instance. The last one was woken from
+        outside, by time or by a person, or by an episode that the rows do not have.
+
+        Raises:
+            NotFound: the rows have no such episode.
+        """
         wanted = await self.find(id)
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            found = await reader.show_episode(pool, stack, wanted)
-            require(found, "episode", wanted, stack)
-            return page_of(await reader.list_timeline(pool, stack, wanted), TimelineEntry)
+            found = await reader.list_episode_causes(pool, stack, wanted, depth=depth)
+            rows = require(found, "episode", wanted, stack)
+            return msgspec.convert(rows, tuple[EpisodeCause, ...])
+
+    async def steps(
+        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+    ) -> Page[StepRow]:
+        """Return the steps of one episode, in order, as far as people may see them.
+
+        Args:
+            after: the `next` of a page: only what follows it.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        wanted = (await self._row(id))["episode_id"]
+        return await STEPS.page(self._connections, wanted, after=after, limit=limit)
+
+    async def timeline(
+        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+    ) -> Page[TimelineEntry]:
+        """Return all that one episode did, in order, as far as people may see it.
+
+        `after` and what is raised are as for `steps`.
+        """
+        wanted = (await self._row(id))["episode_id"]
+        return await TIMELINE.page(self._connections, wanted, after=after, limit=limit)
 
     async def log(
         self, id: UUID | str, *, strategy: Logging | LogStrategy | None = None
@@ -337,11 +391,25 @@ class EpisodeCalls:
 
         wanted = await self.find(id)
         async with self._connections.log(is_reading=True) as ports:
-            frames = list(frames_of(await ports.log.read(ports.stack.episode(str(wanted)))))
-            if not frames:
-                name = ports.stack.name
-                raise NotFound(f"no episode {wanted} on the journal of stack {name}")
+            frames = list(frames_of(await _journal(ports, str(wanted))))
         return [msgspec.structs.replace(each, event=as_shown(each.event)) for each in frames]
+
+    async def diff(self, left: UUID | str, right: UUID | str) -> EpisodeDiff:
+        """Return how two episodes differ, by their journals, as far as people may see them.
+
+        That is their common beginning, the first step that differs, the findings and outputs that
+        they asked for, how they ended, and what each cost. Usually one is a fork of the other, or
+        both are dry runs; they may be of different actors.
+
+        Raises:
+            NotFound: one of them is not on the journal.
+        """
+        from vigil.asking.episode_diff import diff
+
+        ids = [str(await self.find(each)) for each in (left, right)]
+        async with self._connections.log(is_reading=True) as ports:
+            first, second = [await _journal(ports, each) for each in ids]
+        return diff(first, second)
 
     async def wait(
         self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
@@ -677,6 +745,13 @@ class EpisodeCalls:
             found.append(EpisodeToCancel(each.episode_id, each.actor_id, status))
         return found
 
+    async def _row(self, id: UUID | str) -> Row:
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_episode(pool, stack, wanted)
+            return require(found, "episode", wanted, stack)
+
     async def _wait_end(self, id_: UUID, *, until_s: float, timeout_s: float) -> Row:
         clock, stack = self._connections.clock, self._connections.stack
         while True:
@@ -770,6 +845,14 @@ def why_silent(episode: Row, strategy: Logging | LogStrategy | None) -> str:
 def _place(line: Row) -> object:
     # Not `position`: what is projected later may have happened earlier.
     return tuple(line[each] for each in ("kind", "step_no", "name", "at", "says"))
+
+
+async def _journal(ports: Ports, id_: str) -> Sequence[Recorded]:
+    """Return the journal of an episode; `NotFound`: there is none."""
+    records = await ports.log.read(ports.stack.episode(id_))
+    if not records:
+        raise NotFound(f"no episode {id_} on the journal of stack {ports.stack.name}")
+    return records
 
 
 async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:

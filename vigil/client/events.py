@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from streams.clock import Clock
-from streams.errors import BadName
+from streams.errors import BadName, NoSuchStream
 from streams.json import JsonObject
 from streams.layout import Stream
 from streams.ports.delivery import Unreadable
-from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
+from streams.ports.domain_events import EVENT_BYTES_MAX, SINCE_MAX, DomainEvent
 from streams.subjects import Stack
 from streams.tokens import event_name, matches
 from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
 from vigil.asking.listening import why_nobody_listens
 from vigil.client.connections import Connections
-from vigil.errors import Mistake, Trouble, told
+from vigil.errors import EventsMissed, Mistake, Trouble, told
 
 if TYPE_CHECKING:
     from engine.app.actor import Actor
     from engine.operations.why_event import EventVerdicts
+    from streams.model.losses import StreamState
+    from streams.ports.all import Ports
     from vigil.asking.would import EventsReplayed
 
 
@@ -129,43 +131,52 @@ class EventCalls:
         """Yield events as they come, oldest first, those that the engine publishes included.
 
         It ends when it is closed or the client is, and goes on from the `seq` of an event with
-        `after`. What is no event, such as a message that is not JSON, is passed over, and so is
-        what the stream no longer keeps.
+        `after`. What is no event, such as a message that is not JSON, is passed over.
 
         Args:
             names: only events called so; `*` stands for one word, a last `>` for one or more.
             after: begin past this sequence; 0: with the oldest that is kept.
             since: begin with what was stored at that time or later. Without this and `after`, with
                 what is published from now on.
-            idle_s: end once nothing has come for so long, of whatever name, in seconds; 0: with the
-                newest that there is. None: never.
+            idle_s: end once it has read all that there is, and nothing called so has come for so
+                long, in seconds; 0: with the newest that there is. None: never.
 
         Raises:
             Mistake: both `after` and `since` are given, or one of them cannot be; no event can be
                 called so.
+            EventsMissed: what follows the last place was removed before it was read, by its age for
+                example. To go on without it, begin anew with the error's `last_seq` as `after`.
             Trouble: the stream ends before the place to go on from: it is another one by now.
         """
         _check_tail(names, after=after, since=since)
         clock = self._connections.clock
-        place = after
+        place = after or None
+        is_new = after is None and since is None
         came_s = clock.monotonic_s()
         while True:
             async with self._connections.log(is_reading=True) as ports:
-                head = await ports.log.head(Stream.EVENTS)
-                if place is None and since is None:
-                    place = head
+                kept = await _kept(ports)
+                head = kept.last_seq
+                if is_new:
+                    place, is_new = head, False
                 if (place or 0) > head:  # guard: tail-of-another-stream-ends
                     raise Trouble(f"the stream of events ends at {head:,}, before {place:,}")
+                if place is not None and place < kept.first_seq - 1:  # guard: tail-tells-of-gap
+                    raise EventsMissed(place + 1, kept.first_seq - 1)
                 page = (
                     await ports.domain_events.page(after=place or 0, since=since)
                     if head > (place or 0)
                     else []
                 )
             for each in page:
-                place, came_s = each.seq, clock.monotonic_s()
+                if place is not None and each.seq > place + 1:  # guard: tail-tells-page-gap
+                    raise EventsMissed(place + 1, each.seq - 1)
+                place = each.seq
                 if isinstance(each, DomainEvent) and is_called(each.name, names):
                     yield each
-            if page:
+                    came_s = clock.monotonic_s()
+            if page and page[-1].seq < head:
+                came_s = clock.monotonic_s()  # Who still reads what is old is not idle.
                 continue
             if idle_s is not None and clock.monotonic_s() - came_s >= idle_s:
                 return
@@ -208,11 +219,13 @@ class EventCalls:
             on_progress: is told in words how far it is.
 
         Raises:
-            Mistake: no expectation of `actors` is fired by events of the stack.
+            Mistake: no expectation of `actors` is fired by events of the stack, or `since` cannot
+                be.
         """
         from engine.operations.would_fire import Replay
         from vigil.asking.would import replayed
 
+        check_since(since)
         replay = Replay(actors, stack=self._connections.stack.name, kept_max=kept_max)
         if not replay.watching:
             raise Mistake("no expectation in it is fired by events of the stack")
@@ -230,9 +243,24 @@ class EventCalls:
         return f"{self._connections.node}-{self._connections.clock.now().isoformat()}"
 
 
+def check_since(since: datetime | None) -> None:
+    """Raise `Mistake` if nothing can be looked for since a time."""
+    if since is not None and since.tzinfo is None:
+        raise Mistake(f"since: {since} has no time zone")
+    if since is not None and since > SINCE_MAX:  # guard: since-within-server-time
+        raise Mistake(f"since: {since} is past {SINCE_MAX:%Y-%m-%d}, the latest")
+
+
 def is_called(name: str, patterns: Sequence[str]) -> bool:
     """Return whether `name` fits one of `patterns`; without any, each does."""
     return not patterns or any(matches(each, name) for each in patterns)
+
+
+async def _kept(ports: Ports) -> StreamState:
+    found = await ports.states.of(Stream.EVENTS)
+    if found is None:
+        raise NoSuchStream(ports.stack.stream(Stream.EVENTS))
+    return found
 
 
 def _check_tail(names: Sequence[str], *, after: int | None, since: datetime | None) -> None:
@@ -240,8 +268,7 @@ def _check_tail(names: Sequence[str], *, after: int | None, since: datetime | No
         raise Mistake("say after or since, not both")
     if after is not None and after < 0:
         raise Mistake(f"after: {after} is no sequence; 0 is before the first")
-    if since is not None and since.tzinfo is None:
-        raise Mistake(f"since: {since} has no time zone")
+    check_since(since)
     for name in names:
         words = ("any" if each in ("*", ">") else each for each in name.split("."))
         with told():

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import msgspec
 
 from projections.postgres import reader
 from projections.records import FindingCause, FindingRecord, FindingSummary, record_of
-from vigil.asking.rows import not_found, require, why_none_of
+from streams.model.findings import Severity
+from vigil.asking.rows import not_found, require
 from vigil.client.connections import Connections
-from vigil.client.page import FINDING_STATUSES, Page, check_asked, page_of
+from vigil.client.page import FINDING_STATUSES, Page, PagedList, check_one_of
 from vigil.errors import Mistake
 
 if TYPE_CHECKING:
     from engine.findings.requests import FindingRequests
     from engine.findings.store import FindingChange
     from projections.postgres.query_result import Row
+    from projections.postgres.reader import OneOrMore
+
+FINDINGS: Final = PagedList(
+    "findings",
+    FindingSummary,
+    reader.list_findings,
+    {
+        "severity": Severity,
+        "updated_at": datetime,
+        "journal_seq": int,
+        "finding_key": str,
+        "raise_no": int,
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -30,27 +47,53 @@ class FindingCalls:
     async def list(
         self,
         *,
-        status: str | None = "active",
-        severity: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = "active",
+        severity: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[FindingSummary]:
         """Return findings: the most severe first, then the latest changed.
 
         Args:
-            status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since;
-                None: any.
+            status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since,
+                or several of them; None: any.
+            severity: `low`, `medium`, `high` or `critical`, or several; None: any.
+            actor: one, or several.
+            after: the `next` of a page: what follows it. Or a key: what the list has now after that
+                finding.
+            reverse: from the other end of the list: the least severe comes first.
 
         Raises:
             Mistake: there is no such `status` or `severity`.
+            NotFound: there is no finding of the key `after`.
         """
-        check_asked(status=status, statuses=FINDING_STATUSES, limit=limit)
+        check_one_of("status", status, FINDING_STATUSES)
+        check_one_of("severity", severity, Severity)
+        return await FINDINGS.page(
+            self._connections,
+            after=after,
+            limit=limit,
+            row_of=self._row,
+            status=status,
+            severity=severity,
+            actor=actor,
+            reverse=reverse,
+        )
+
+    async def count(
+        self, *, severity: OneOrMore | None = None, actor: OneOrMore | None = None
+    ) -> Mapping[str, int]:
+        """Return status → how many of the findings that fit have it; arguments are as for `list`.
+
+        Raises:
+            Mistake: there is no such `severity`.
+        """
+        check_one_of("severity", severity, Severity)
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            rows = await reader.list_findings(
-                pool, stack, status=status, severity=severity, actor=actor, limit=limit
-            )
-            return page_of(rows, FindingSummary, why_none=await why_none_of(pool, stack, rows))
+            return await reader.count_findings(pool, stack, severity=severity, actor=actor)
 
     async def get(self, key: str) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.
@@ -117,6 +160,9 @@ class FindingCalls:
             raise Mistake("text: a note says something")
         name = self._connections.who(by)
         return await self._change(key, lambda each: each.note(key, by=name, text=text))
+
+    async def _row(self, key: UUID | str) -> Row:
+        return await self.describe(str(key))
 
     async def _change(
         self, key: str, act: Callable[[FindingRequests], Awaitable[FindingChange]]

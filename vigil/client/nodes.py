@@ -14,13 +14,25 @@ from engine.cluster.nodes import NodeInfo
 from engine.orders.store import give_order
 from streams.model.events import NodeModeSet, NodeModeUnset
 from streams.model.modes import NodeMode
-from vigil.asking.stack import StackView, read_stack, require_known, require_plausible
+from vigil.asking.stack import (
+    StackView,
+    read_stack,
+    require_known,
+    require_plausible,
+    waking_obstacle,
+)
 from vigil.client.connections import Connections
 from vigil.client.orders import OrderOutcome
-from vigil.errors import Mistake, NotFound, hint, near_hint
+from vigil.errors import Mistake, NotFound, Trouble, hint, near_hint
 
 SELF_TOLD: Final = ("host", "pid", "version", "since", "lease_s")
 """What a node that is up publishes of itself, as fields."""
+
+READY_S: Final = 30.0
+"""How long to wait by default until a node is ready, in seconds."""
+
+LOOK_S: Final = 0.1
+"""Between two looks whether a node is ready, in seconds."""
 
 UP: Final = "up"
 DOWN: Final = "not up"
@@ -98,6 +110,33 @@ class NodeCalls:
             ignored=seen.orders.problems,
         )
 
+    async def wait_ready(
+        self, actor: str | None = None, *, timeout_s: float = READY_S
+    ) -> Sequence[str]:
+        """Return the nodes that are up once one of them does work of the stack, by name.
+
+        What is fired for an actor while nodes are up and none has it is refused, so a program that
+        starts a node waits for that first.
+
+        Args:
+            actor: wait until its episodes are opened and run, and it is not paused. None: until any
+                node runs or opens episodes.
+            timeout_s: the longest wait, in seconds; 0: look once.
+
+        Raises:
+            Trouble: none does after `timeout_s`; the error says why.
+        """
+        clock = self._connections.clock
+        until_s = clock.monotonic_s() + timeout_s
+        while True:
+            async with self._connections.log(is_reading=True) as ports:
+                seen = await read_stack(ports)
+            if not (why := _why_idle(seen, actor)):
+                return sorted(each.name for each in seen.nodes if _serves(each, actor))
+            if clock.monotonic_s() >= until_s:
+                raise Trouble(f"{why}, after {timeout_s:g} s")
+            await clock.sleep(LOOK_S)
+
     async def set_mode(
         self, node: str, mode: str, *, actor: str = "", reason: str = "", by: str | None = None
     ) -> OrderOutcome:
@@ -147,6 +186,24 @@ class NodeCalls:
                 return OrderOutcome(is_new=False, says="there was no order")
             says = f"{counts}{_caveat(seen, node, actor)}"
             return OrderOutcome(is_new=has_changed, says=says)
+
+
+def _why_idle(seen: StackView, actor: str | None) -> str:
+    """Return why no node does work of the stack, or of an actor, in words; empty: one does."""
+    if not seen.nodes:
+        return "no node is up"
+    if actor is None:
+        return "" if any(_serves(each, None) for each in seen.nodes) else "every node is disabled"
+    why = waking_obstacle(seen, actor)
+    if not why:  # guard: ready-node-wakes-and-runs
+        return ""
+    near = "" if actor in seen.actors() else near_hint(actor, seen.actors())
+    return f"actor {actor!r}: {why}{near and f'; {near}'}"
+
+
+def _serves(node: NodeInfo, actor: str | None) -> bool:
+    infos = [each for name, each in node.actors.items() if actor in (None, name)]
+    return any(each.runs or each.wakes for each in infos)
 
 
 def parse_mode(text: str) -> NodeMode:

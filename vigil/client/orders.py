@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from projections.postgres import reader
 from projections.records import OrderSummary
-from vigil.asking.rows import why_none_of
 from vigil.client.connections import Connections
-from vigil.client.page import Page, check_asked, page_of
+from vigil.client.page import Page, PagedList
 
 if TYPE_CHECKING:
     from engine.orders.store import OrderDrift
+
+ORDERS: Final = PagedList(
+    "orders",
+    OrderSummary,
+    reader.list_orders,
+    {"at": datetime, "journal_seq": int, "event_no": int, "order_key": str},
+)
 
 
 class OrderOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,14 +41,33 @@ class OrderCalls:
     _connections: Connections
 
     async def list(
-        self, *, node: str | None = None, actor: str | None = None, limit: int = 50
+        self,
+        *,
+        node: str | None = None,
+        actor: str | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
     ) -> Page[OrderSummary]:
-        """Return what people ordered, the latest first: with who, when and why."""
-        check_asked(limit=limit)
+        """Return what people ordered, the latest first: with who, when and why.
+
+        Args:
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return await ORDERS.page(
+            self._connections, after=after, limit=limit, node=node, actor=actor, reverse=reverse
+        )
+
+    async def count(
+        self, *, node: str | None = None, actor: str | None = None
+    ) -> Mapping[str, int]:
+        """Return change → how many of the orders that fit are of it, such as `actor_paused`."""
         async with self._connections.rows() as pool:
-            stack = self._connections.stack
-            rows = await reader.list_orders(pool, stack, node=node, actor=actor, limit=limit)
-            return page_of(rows, OrderSummary, why_none=await why_none_of(pool, stack, rows))
+            return await reader.count_orders(pool, self._connections.stack, node=node, actor=actor)
 
     async def rebuild(self, *, dry_run: bool = False) -> Sequence[OrderDrift]:
         """Make the modes and pauses that nodes see what people have ordered.

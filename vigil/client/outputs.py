@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from projections.postgres import reader
 from projections.records import OutputRecord, OutputSummary, record_of
 from streams.model.outputs import OutputStatus
-from vigil.asking.rows import require, why_none_of
+from vigil.asking.rows import require
 from vigil.client.connections import Connections
 from vigil.client.episodes import EpisodeCalls
-from vigil.client.page import Page, check_asked, page_of
+from vigil.client.page import Page, PagedList, check_one_of
 from vigil.settings import DECISION_S
 
 if TYPE_CHECKING:
     from projections.postgres.query_result import Row
+    from projections.postgres.reader import OneOrMore
     from vigil.asking.requests import CommandOutcome
+
+OUTPUTS: Final = PagedList(
+    "outputs", OutputSummary, reader.list_outputs, {"created_at": datetime, "output_key": str}
+)
 
 
 @dataclass(frozen=True)
@@ -30,43 +36,60 @@ class OutputCalls:
     async def list(
         self,
         *,
-        status: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
         adapter: str | None = None,
         episode_id: UUID | str | None = None,
         after: str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[OutputSummary]:
         """Return outputs, the latest proposed first.
 
         Args:
+            status: `awaiting_approval`, `proposed`, `delivered`, `failed`, `rejected` or
+                `canceled`, or several of them; None: any.
+            actor: one, or several.
             episode_id: only of this episode, by its id or so much of it that it is one.
-            after: the `next` of a page, which is a key: only what the list has after that output.
+            after: the `next` of a page: what follows it. Or a key: what the list has now after that
+                output.
+            reverse: from the other end of the list: the first proposed comes first.
 
         Raises:
             NotFound: there is no output of the key `after`, or no episode of that id.
             Mistake: there is no such `status`.
         """
-        check_asked(status=status, statuses=OutputStatus, limit=limit)
-        episodes = EpisodeCalls(self._connections)
-        wanted = None if episode_id is None else await episodes.find(episode_id)
+        check_one_of("status", status, OutputStatus)
+        return await OUTPUTS.page(
+            self._connections,
+            after=after,
+            limit=limit,
+            row_of=self._row,
+            status=status,
+            actor=actor,
+            adapter=adapter,
+            episode_id=await self._episode(episode_id),
+            reverse=reverse,
+        )
+
+    async def count(
+        self,
+        *,
+        actor: OneOrMore | None = None,
+        adapter: str | None = None,
+        episode_id: UUID | str | None = None,
+    ) -> Mapping[str, int]:
+        """Return status → how many of the outputs that fit have it; arguments are as for `list`.
+
+        Raises:
+            NotFound: there is no episode of that id.
+        """
+        wanted = await self._episode(episode_id)
         async with self._connections.rows() as pool:
-            stack, past = self._connections.stack, None
-            if after is not None:
-                found = await reader.show_output(pool, stack, after)
-                past = require(found, "output", after, stack)
-            rows = await reader.list_outputs(
-                pool,
-                stack,
-                status=status,
-                actor=actor,
-                adapter=adapter,
-                episode_id=wanted,
-                past=past,
-                limit=limit,
+            stack = self._connections.stack
+            return await reader.count_outputs(
+                pool, stack, actor=actor, adapter=adapter, episode_id=wanted
             )
-            why_none = await why_none_of(pool, stack, rows)
-            return page_of(rows, OutputSummary, why_none=why_none, limit=limit, key="output_key")
 
     async def get(self, key: str) -> OutputRecord:
         """Return an output as it was last proposed, and under `history` what happened to it.
@@ -115,3 +138,9 @@ class OutputCalls:
         name = self._connections.who(by)
         async with self._connections.log() as ports:
             return await outputs.cancel(ports, keys, by=name, reason=reason, wait_s=wait_s)
+
+    async def _row(self, key: UUID | str) -> Row:
+        return await self.describe(str(key))
+
+    async def _episode(self, id: UUID | str | None) -> UUID | None:
+        return None if id is None else await EpisodeCalls(self._connections).find(id)

@@ -1,18 +1,31 @@
-"""What lists take and return: records, the same as rows, and where the next page begins. Pure."""
+"""Lists: what they take, and the pages that they return.
+
+A list has an order that no two of its rows share a place in. `next` of a page is the place of its
+last row, so that the next page begins there whatever has become of that row by then: a queued
+episode that starts meanwhile leaves its place, and those behind it must not be passed over.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from uuid import UUID
 
 import msgspec
 
 from projections.postgres.query_result import ROWS_MAX
-from projections.records import RowRecord, record_of
+from projections.postgres.reader import list_inbox
+from projections.records import InboxItem, RowRecord, record_of
+from vigil.asking.rows import why_none_of
 from vigil.errors import Mistake, near_hint
 
 if TYPE_CHECKING:
     from projections.postgres.query_result import Row
+    from projections.postgres.reader import OneOrMore
+    from vigil.client.connections import Connections
 
 LIMIT_MAX: Final = ROWS_MAX
 """Most that a list returns at once."""
@@ -28,6 +41,14 @@ EPISODE_STATUSES: Final = (
 )
 FINDING_STATUSES: Final = ("active", "cleared", "expired", "superseded")
 LETTER_STATUSES: Final = ("waiting", "requeued", "discarded")
+INBOX_KINDS: Final = (
+    "approval",
+    "output",
+    "wait",
+    "workflow_step",
+    "nondeterministic_replay",
+    "dead_letter",
+)
 
 R = TypeVar("R", bound=RowRecord)
 
@@ -45,31 +66,101 @@ class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """Why there is nothing, if nothing was ever projected for the stack; otherwise empty."""
 
 
-def check_asked(
-    *, status: str | None = None, statuses: Iterable[str] = (), limit: int | None = None
-) -> None:
-    """Raise `Mistake` if a list is asked for a status that there is not, or for too many."""
-    known = list(statuses)
-    if status is not None and status not in known:  # guard: unknown-status-is-mistake
-        near = near_hint(status, known)
-        raise Mistake(f"status: {status!r} is not one of {', '.join(known)}", remedy=near)
-    if limit is not None and not 1 <= limit <= LIMIT_MAX:
-        raise Mistake(f"limit: {limit!r} is not from 1 to {LIMIT_MAX:,}")
+@dataclass(frozen=True)
+class PagedList(Generic[R]):
+    """A list that is read page by page."""
+
+    of: str
+    """What it is a list of; `next` of one is no `after` of another."""
+    type_: type[R]
+    rows: Callable[..., Awaitable[list[Row]]]
+    """Returns rows; takes `past`, `reverse` and `limit`, and what else the list takes."""
+    place: Mapping[str, object]
+    """Columns of a row that say where it stands, with their types."""
+
+    async def page(
+        self,
+        connections: Connections,
+        *asked: object,
+        after: UUID | str | None,
+        limit: int,
+        row_of: Callable[[UUID | str], Awaitable[Row]] | None = None,
+        **said: object,
+    ) -> Page[R]:
+        """Return the page that begins past `after`, at most `limit` rows.
+
+        Args:
+            asked: what the list is asked for before all else, such as an episode.
+            row_of: returns the row that an `after` names which is no `next`, but an id or a key.
+
+        Raises:
+            Mistake: `after` is not the `next` of a page of this list, or `limit` cannot be.
+        """
+        if not 1 <= limit <= LIMIT_MAX:
+            raise Mistake(f"limit: {limit!r} is not from 1 to {LIMIT_MAX:,}")
+        past = None if after is None else self._parsed(after)
+        if after is not None and past is None:
+            if row_of is None:
+                raise Mistake(f"after: {after!r} is not the `next` of a page of {self.of}")
+            past = await row_of(after)
+        async with connections.rows() as pool:
+            stack = connections.stack
+            rows = await self.rows(pool, stack, *asked, past=past, limit=limit, **said)
+            why_none = "" if past else await why_none_of(pool, stack, rows)
+        return Page(
+            items=tuple(record_of(each, self.type_) for each in rows),
+            rows=rows,
+            next=self._text(rows[-1]) if len(rows) >= limit else None,
+            why_none=why_none,
+        )
+
+    def _text(self, row: Row) -> str:
+        place = [self.of, *(row[column] for column in self.place)]
+        return urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode()
+
+    def _parsed(self, after: UUID | str) -> Row | None:
+        """Return the place that `after` is the text of; None: it is none of this list."""
+        text = str(after)
+        try:
+            data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            of, *values = msgspec.json.decode(data, type=list[object])
+        except ValueError:
+            return None
+        if of != self.of or len(values) != len(self.place):  # guard: next-of-same-list
+            return None
+        try:
+            return {
+                column: msgspec.convert(value, type_)
+                for (column, type_), value in zip(self.place.items(), values, strict=True)
+            }
+        except msgspec.ValidationError:
+            return None
 
 
-def page_of(
-    rows: Sequence[Row],
-    type_: type[R],
-    *,
-    why_none: str = "",
-    limit: int | None = None,
-    key: str = "",
-) -> Page[R]:
-    """Return rows as a page; with `limit`, another follows a full one, after its last `key`."""
-    is_full = limit is not None and len(rows) >= limit
-    return Page(
-        items=tuple(record_of(each, type_) for each in rows),
-        rows=rows,
-        next=str(rows[-1][key]) if rows and is_full else None,
-        why_none=why_none,
-    )
+INBOX: Final = PagedList(
+    "inbox",
+    InboxItem,
+    list_inbox,
+    {
+        "since": datetime,
+        "kind": str,
+        "id": str,
+        "expectation_id": str | None,
+        "item": int | None,
+    },
+)
+
+
+def check_one_of(what: str, wanted: OneOrMore | None, known: Iterable[str]) -> None:
+    """Raise `Mistake` if a list is asked for a value of `what` that there is not."""
+    there = list(known)
+    for each in [wanted] if isinstance(wanted, str) else wanted or ():
+        if each not in there:  # guard: unknown-status-is-mistake
+            says = f"{what}: {each!r} is not one of {', '.join(there)}"
+            raise Mistake(says, remedy=near_hint(each, there))
+
+
+def check_time(what: str, time: datetime | None) -> None:
+    """Raise `Mistake` if a time has no zone: nobody knows when that is."""
+    if time is not None and time.tzinfo is None:  # guard: time-has-zone
+        raise Mistake(f"{what}: {time} has no time zone")

@@ -17,6 +17,8 @@ from vigil.client.client import Client
 from vigil.client.dead_letters import WAITING
 from vigil.client.episodes import silent
 from vigil.client.events import REPLAYED_DEFAULT, RULINGS_KEPT_DEFAULT
+from vigil.client.nodes import READY_S
+from vigil.client.page import LIMIT_MAX
 from vigil.client.repairs import STALE_AFTER_S
 from vigil.client.thread import LoopThread
 from vigil.settings import DECISION_S, ROLLOUT_S, WAIT_S
@@ -40,9 +42,11 @@ if TYPE_CHECKING:
     from engine.orders.store import OrderDrift
     from engine.workflows.instance import Instance
     from projections.postgres.query_result import Row, Table
+    from projections.postgres.reader import OneOrMore
     from projections.records import (
         DeadLetterRecord,
         DeadLetterSummary,
+        EpisodeCause,
         EpisodeRecord,
         EpisodeSummary,
         FindingCause,
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
         DefinitionEntry,
         Withdrawal,
     )
+    from vigil.asking.episode_diff import EpisodeDiff
     from vigil.asking.repairs.diagnosis import DoctorCheck
     from vigil.asking.repairs.losses import StackLosses
     from vigil.asking.repairs.recovery import RecoverReport
@@ -207,9 +212,34 @@ class SyncClient:
             )
         )
 
-    def inbox(self, *, actor: str | None = None, limit: int = 50) -> Page[InboxItem]:
-        """Return what waits for a person, and the command to type: the oldest first."""
-        return self._thread.run(self._client.inbox(actor=actor, limit=limit))
+    def inbox(
+        self,
+        *,
+        kind: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[InboxItem]:
+        """Return what waits for a person, and the command to type: the oldest first.
+
+        Args:
+            kind: `approval`, `output`, `wait`, `workflow_step`, `nondeterministic_replay` or
+                `dead_letter`, or several of them; None: any.
+            actor: one, or several.
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the latest comes first.
+
+        Raises:
+            Mistake: there is no such `kind`, or `after` is no such `next`.
+        """
+        return self._thread.run(
+            self._client.inbox(kind=kind, actor=actor, after=after, reverse=reverse, limit=limit)
+        )
+
+    def count_inbox(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
+        """Return kind → how much of it waits for a person."""
+        return self._thread.run(self._client.count_inbox(actor=actor))
 
     def sql(self, text: str) -> Table:
         """Return the answer to one SQL statement that only reads, up to 10,000 rows.
@@ -421,16 +451,35 @@ class SyncDeadLetterCalls:
         """
         return self._thread.run(self._calls.find(key))
 
-    def list(self, *, status: str | None = WAITING, limit: int = 50) -> Page[DeadLetterSummary]:
+    def list(
+        self,
+        *,
+        status: OneOrMore | None = WAITING,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[DeadLetterSummary]:
         """Return dead letters, the latest first.
 
         Args:
-            status: `waiting`, `requeued` or `discarded`; None: any.
+            status: `waiting`, `requeued` or `discarded`, or several of them; None: any.
+            actor: one, or several.
+            after: the `next` of a page: what follows it. Or a key: what the list has after that
+                dead letter.
+            reverse: from the other end of the list: the first comes first.
 
         Raises:
             Mistake: there is no such `status`.
+            NotFound: there is no dead letter of the key `after`.
         """
-        return self._thread.run(self._calls.list(status=status, limit=limit))
+        return self._thread.run(
+            self._calls.list(status=status, actor=actor, after=after, reverse=reverse, limit=limit)
+        )
+
+    def count(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
+        """Return status → how many of the dead letters that fit have it."""
+        return self._thread.run(self._calls.count(actor=actor))
 
     def get(self, key: str) -> DeadLetterRecord:
         """Return one dead letter.
@@ -635,25 +684,32 @@ class SyncEpisodeCalls:
     def list(
         self,
         *,
-        status: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
         expectation: str | None = None,
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         after: UUID | str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[EpisodeSummary]:
         """Return the episodes that fit all that is given: queued first, then the latest started.
 
         Args:
+            status: `queued`, `running`, `blocked`, `done`, `failed`, `partially_failed` or
+                `canceled`, or several of them; None: any.
+            actor: one, or several.
             subject: the id of what they are about.
             since: only those that were opened then or later.
             until: only those that were opened before.
-            after: the `next` of a page, which is an id: only what the list has after that episode.
+            after: the `next` of a page: what follows it. Or an id: what the list has now after that
+                episode.
+            reverse: from the other end of the list: the first that started comes first.
 
         Raises:
-            Mistake: there is no such `status`.
+            Mistake: there is no such `status`, a time has no time zone, or `after` is neither.
+            NotFound: there is no episode of the id `after`.
         """
         return self._thread.run(
             self._calls.list(
@@ -664,6 +720,7 @@ class SyncEpisodeCalls:
                 since=since,
                 until=until,
                 after=after,
+                reverse=reverse,
                 limit=limit,
             )
         )
@@ -671,13 +728,17 @@ class SyncEpisodeCalls:
     def count(
         self,
         *,
-        actor: str | None = None,
+        actor: OneOrMore | None = None,
         expectation: str | None = None,
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Mapping[str, int]:
-        """Return status → how many of the episodes that fit have it; the arguments are as above."""
+        """Return status → how many of the episodes that fit have it; arguments are as for `list`.
+
+        Raises:
+            Mistake: a time has no time zone.
+        """
         return self._thread.run(
             self._calls.count(
                 actor=actor, expectation=expectation, subject=subject, since=since, until=until
@@ -697,13 +758,40 @@ class SyncEpisodeCalls:
         """
         return self._thread.run(self._calls.describe(id))
 
-    def steps(self, id: UUID | str) -> Page[StepRow]:
-        """Return the steps of one episode, in order, as far as people may see them."""
-        return self._thread.run(self._calls.steps(id))
+    def causal_chain(self, id: UUID | str, *, depth: int = 10) -> Sequence[EpisodeCause]:
+        """Return an episode and what led to it, step by step, up to `depth` steps.
 
-    def timeline(self, id: UUID | str) -> Page[TimelineEntry]:
-        """Return all that one episode did, in order, as far as people may see it."""
-        return self._thread.run(self._calls.timeline(id))
+        What led to a child is its parent, to a fork the episode that it was made of, and to any
+        other the episode that the engine's event tells of, such as that of `finding.raised`; for an
+        item of a workflow, of the event that started the instance. The last one was woken from
+        outside, by time or by a person, or by an episode that the rows do not have.
+
+        Raises:
+            NotFound: the rows have no such episode.
+        """
+        return self._thread.run(self._calls.causal_chain(id, depth=depth))
+
+    def steps(
+        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+    ) -> Page[StepRow]:
+        """Return the steps of one episode, in order, as far as people may see them.
+
+        Args:
+            after: the `next` of a page: only what follows it.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return self._thread.run(self._calls.steps(id, after=after, limit=limit))
+
+    def timeline(
+        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+    ) -> Page[TimelineEntry]:
+        """Return all that one episode did, in order, as far as people may see it.
+
+        `after` and what is raised are as for `steps`.
+        """
+        return self._thread.run(self._calls.timeline(id, after=after, limit=limit))
 
     def log(self, id: UUID | str, *, strategy: Logging | LogStrategy | None = None) -> EpisodeLog:
         """Return what one episode did, as far as its log strategy lets people see it.
@@ -747,6 +835,18 @@ class SyncEpisodeCalls:
             NotFound: it is not on the journal.
         """
         return self._thread.run(self._calls.replay(id))
+
+    def diff(self, left: UUID | str, right: UUID | str) -> EpisodeDiff:
+        """Return how two episodes differ, by their journals, as far as people may see them.
+
+        That is their common beginning, the first step that differs, the findings and outputs that
+        they asked for, how they ended, and what each cost. Usually one is a fork of the other, or
+        both are dry runs; they may be of different actors.
+
+        Raises:
+            NotFound: one of them is not on the journal.
+        """
+        return self._thread.run(self._calls.diff(left, right))
 
     def wait(
         self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
@@ -995,20 +1095,21 @@ class SyncEventCalls:
         """Yield events as they come, oldest first, those that the engine publishes included.
 
         It ends when it is closed or the client is, and goes on from the `seq` of an event with
-        `after`. What is no event, such as a message that is not JSON, is passed over, and so is
-        what the stream no longer keeps.
+        `after`. What is no event, such as a message that is not JSON, is passed over.
 
         Args:
             names: only events called so; `*` stands for one word, a last `>` for one or more.
             after: begin past this sequence; 0: with the oldest that is kept.
             since: begin with what was stored at that time or later. Without this and `after`, with
                 what is published from now on.
-            idle_s: end once nothing has come for so long, of whatever name, in seconds; 0: with the
-                newest that there is. None: never.
+            idle_s: end once it has read all that there is, and nothing called so has come for so
+                long, in seconds; 0: with the newest that there is. None: never.
 
         Raises:
             Mistake: both `after` and `since` are given, or one of them cannot be; no event can be
                 called so.
+            EventsMissed: what follows the last place was removed before it was read, by its age for
+                example. To go on without it, begin anew with the error's `last_seq` as `after`.
             Trouble: the stream ends before the place to go on from: it is another one by now.
         """
         return self._thread.iterate(
@@ -1048,7 +1149,8 @@ class SyncEventCalls:
             on_progress: is told in words how far it is.
 
         Raises:
-            Mistake: no expectation of `actors` is fired by events of the stack.
+            Mistake: no expectation of `actors` is fired by events of the stack, or `since` cannot
+                be.
         """
         return self._thread.run(
             self._calls.would(
@@ -1066,23 +1168,48 @@ class SyncFindingCalls:
     def list(
         self,
         *,
-        status: str | None = "active",
-        severity: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = "active",
+        severity: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[FindingSummary]:
         """Return findings: the most severe first, then the latest changed.
 
         Args:
-            status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since;
-                None: any.
+            status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since,
+                or several of them; None: any.
+            severity: `low`, `medium`, `high` or `critical`, or several; None: any.
+            actor: one, or several.
+            after: the `next` of a page: what follows it. Or a key: what the list has now after that
+                finding.
+            reverse: from the other end of the list: the least severe comes first.
 
         Raises:
             Mistake: there is no such `status` or `severity`.
+            NotFound: there is no finding of the key `after`.
         """
         return self._thread.run(
-            self._calls.list(status=status, severity=severity, actor=actor, limit=limit)
+            self._calls.list(
+                status=status,
+                severity=severity,
+                actor=actor,
+                after=after,
+                reverse=reverse,
+                limit=limit,
+            )
         )
+
+    def count(
+        self, *, severity: OneOrMore | None = None, actor: OneOrMore | None = None
+    ) -> Mapping[str, int]:
+        """Return status → how many of the findings that fit have it; arguments are as for `list`.
+
+        Raises:
+            Mistake: there is no such `severity`.
+        """
+        return self._thread.run(self._calls.count(severity=severity, actor=actor))
 
     def get(self, key: str) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.
@@ -1152,6 +1279,22 @@ class SyncNodeCalls:
         """
         return self._thread.run(self._calls.read(node=node))
 
+    def wait_ready(self, actor: str | None = None, *, timeout_s: float = READY_S) -> Sequence[str]:
+        """Return the nodes that are up once one of them does work of the stack, by name.
+
+        What is fired for an actor while nodes are up and none has it is refused, so a program that
+        starts a node waits for that first.
+
+        Args:
+            actor: wait until its episodes are opened and run, and it is not paused. None: until any
+                node runs or opens episodes.
+            timeout_s: the longest wait, in seconds; 0: look once.
+
+        Raises:
+            Trouble: none does after `timeout_s`; the error says why.
+        """
+        return self._thread.run(self._calls.wait_ready(actor, timeout_s=timeout_s))
+
     def set_mode(
         self, node: str, mode: str, *, actor: str = "", reason: str = "", by: str | None = None
     ) -> OrderOutcome:
@@ -1188,10 +1331,30 @@ class SyncOrderCalls:
         self._calls, self._thread = calls, thread
 
     def list(
-        self, *, node: str | None = None, actor: str | None = None, limit: int = 50
+        self,
+        *,
+        node: str | None = None,
+        actor: str | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
     ) -> Page[OrderSummary]:
-        """Return what people ordered, the latest first: with who, when and why."""
-        return self._thread.run(self._calls.list(node=node, actor=actor, limit=limit))
+        """Return what people ordered, the latest first: with who, when and why.
+
+        Args:
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return self._thread.run(
+            self._calls.list(node=node, actor=actor, after=after, reverse=reverse, limit=limit)
+        )
+
+    def count(self, *, node: str | None = None, actor: str | None = None) -> Mapping[str, int]:
+        """Return change → how many of the orders that fit are of it, such as `actor_paused`."""
+        return self._thread.run(self._calls.count(node=node, actor=actor))
 
     def rebuild(self, *, dry_run: bool = False) -> Sequence[OrderDrift]:
         """Make the modes and pauses that nodes see what people have ordered.
@@ -1210,18 +1373,24 @@ class SyncOutputCalls:
     def list(
         self,
         *,
-        status: str | None = None,
-        actor: str | None = None,
+        status: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
         adapter: str | None = None,
         episode_id: UUID | str | None = None,
         after: str | None = None,
+        reverse: bool = False,
         limit: int = 50,
     ) -> Page[OutputSummary]:
         """Return outputs, the latest proposed first.
 
         Args:
+            status: `awaiting_approval`, `proposed`, `delivered`, `failed`, `rejected` or
+                `canceled`, or several of them; None: any.
+            actor: one, or several.
             episode_id: only of this episode, by its id or so much of it that it is one.
-            after: the `next` of a page, which is a key: only what the list has after that output.
+            after: the `next` of a page: what follows it. Or a key: what the list has now after that
+                output.
+            reverse: from the other end of the list: the first proposed comes first.
 
         Raises:
             NotFound: there is no output of the key `after`, or no episode of that id.
@@ -1234,8 +1403,25 @@ class SyncOutputCalls:
                 adapter=adapter,
                 episode_id=episode_id,
                 after=after,
+                reverse=reverse,
                 limit=limit,
             )
+        )
+
+    def count(
+        self,
+        *,
+        actor: OneOrMore | None = None,
+        adapter: str | None = None,
+        episode_id: UUID | str | None = None,
+    ) -> Mapping[str, int]:
+        """Return status → how many of the outputs that fit have it; arguments are as for `list`.
+
+        Raises:
+            NotFound: there is no episode of that id.
+        """
+        return self._thread.run(
+            self._calls.count(actor=actor, adapter=adapter, episode_id=episode_id)
         )
 
     def get(self, key: str) -> OutputRecord:
@@ -1407,14 +1593,36 @@ class SyncWorkflowCalls:
         return self._thread.run(self._calls.find(id))
 
     def list(
-        self, *, status: str | None = None, workflow: str | None = None, limit: int = 50
+        self,
+        *,
+        status: OneOrMore | None = None,
+        workflow: str | None = None,
+        after: UUID | str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
     ) -> Page[WorkflowSummary]:
         """Return instances, and how far each is: the latest begun first.
 
+        Args:
+            status: `running`, `blocked`, `stopping`, `compensating`, `done`, `failed` or
+                `canceled`, or several of them; None: any.
+            after: the `next` of a page: what follows it. Or an id: what the list has after that
+                instance.
+            reverse: from the other end of the list: the first begun comes first.
+
         Raises:
             Mistake: there is no such `status`.
+            NotFound: there is no instance of the id `after`.
         """
-        return self._thread.run(self._calls.list(status=status, workflow=workflow, limit=limit))
+        return self._thread.run(
+            self._calls.list(
+                status=status, workflow=workflow, after=after, reverse=reverse, limit=limit
+            )
+        )
+
+    def count(self, *, workflow: str | None = None) -> Mapping[str, int]:
+        """Return status → how many instances have it."""
+        return self._thread.run(self._calls.count(workflow=workflow))
 
     def get(self, id: UUID | str) -> WorkflowRecord:
         """Return one instance, and under `items` those of its steps, as far as rows have them.
@@ -1428,7 +1636,7 @@ class SyncWorkflowCalls:
         """Return one instance as its journal has it.
 
         Raises:
-            Trouble: there is none.
+            NotFound: there is none.
         """
         return self._thread.run(self._calls.read(id))
 
@@ -1500,7 +1708,8 @@ class SyncWorkflowCalls:
 
         Raises:
             Mistake: a value is impossible.
-            Trouble: there is no such instance, or its step is not paused.
+            NotFound: there is no such instance, or it has no such step.
+            Trouble: the step is not paused.
         """
         return self._thread.run(self._calls.retry(id, step, reason=reason, by=by, wait_s=wait_s))
 
@@ -1526,6 +1735,11 @@ class SyncWorkflowCalls:
     ) -> CommandOutcome:
         """Cancel an instance: running steps end, and finished ones are compensated.
 
-        What is returned and raised is as for `retry`.
+        What is returned is as for `retry`.
+
+        Raises:
+            Mistake: a text cannot be kept.
+            NotFound: there is no such instance.
+            Trouble: it has ended, or is being canceled already.
         """
         return self._thread.run(self._calls.cancel(id, reason=reason, by=by, wait_s=wait_s))

@@ -17,6 +17,7 @@ from projections.postgres.query_result import Row, Table
 from projections.records import (
     DeadLetterRecord,
     DeadLetterSummary,
+    EpisodeCause,
     EpisodeRecord,
     EpisodeSummary,
     FindingCause,
@@ -42,6 +43,7 @@ from vigil.asking.definitions.changes import (
     DefinitionEntry,
     Withdrawal,
 )
+from vigil.asking.episode_diff import EpisodeDiff
 from vigil.asking.repairs.diagnosis import DoctorCheck
 from vigil.asking.repairs.losses import StackLosses
 from vigil.asking.repairs.recovery import RecoverReport
@@ -70,6 +72,8 @@ __all__ = [
     "DefinitionEntry",
     "DoctorCheck",
     "DomainEvent",
+    "EpisodeCause",
+    "EpisodeDiff",
     "EpisodeLog",
     "EpisodeReceipt",
     "EpisodeRecord",

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from projections.postgres import reader
 from projections.records import WorkflowRecord, WorkflowSummary, record_of
 from streams.json import JsonObject
 from streams.model.workflows import ResumeHow, WorkflowStatus
-from vigil.asking.rows import find_id, require, why_none_of
+from vigil.asking.rows import find_id, require
 from vigil.client.connections import Connections
-from vigil.client.page import Page, check_asked, page_of
+from vigil.client.page import Page, PagedList, check_one_of
 from vigil.settings import DECISION_S, WAIT_S
 
 if TYPE_CHECKING:
     from engine.workflows.instance import Instance
+    from projections.postgres.query_result import Row
+    from projections.postgres.reader import OneOrMore
     from streams.model.triggers import Overrides
     from vigil.asking.requests import CommandOutcome
     from vigil.asking.starting import StartedInstance
+
+INSTANCES: Final = PagedList(
+    "workflows",
+    WorkflowSummary,
+    reader.list_workflows,
+    {"started_at": datetime, "instance_id": UUID},
+)
 
 
 @dataclass(frozen=True)
@@ -52,20 +62,42 @@ class WorkflowCalls:
         )
 
     async def list(
-        self, *, status: str | None = None, workflow: str | None = None, limit: int = 50
+        self,
+        *,
+        status: OneOrMore | None = None,
+        workflow: str | None = None,
+        after: UUID | str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
     ) -> Page[WorkflowSummary]:
         """Return instances, and how far each is: the latest begun first.
 
+        Args:
+            status: `running`, `blocked`, `stopping`, `compensating`, `done`, `failed` or
+                `canceled`, or several of them; None: any.
+            after: the `next` of a page: what follows it. Or an id: what the list has after that
+                instance.
+            reverse: from the other end of the list: the first begun comes first.
+
         Raises:
             Mistake: there is no such `status`.
+            NotFound: there is no instance of the id `after`.
         """
-        check_asked(status=status, statuses=WorkflowStatus, limit=limit)
+        check_one_of("status", status, WorkflowStatus)
+        return await INSTANCES.page(
+            self._connections,
+            after=after,
+            limit=limit,
+            row_of=self._row,
+            status=status,
+            workflow=workflow,
+            reverse=reverse,
+        )
+
+    async def count(self, *, workflow: str | None = None) -> Mapping[str, int]:
+        """Return status → how many instances have it."""
         async with self._connections.rows() as pool:
-            stack = self._connections.stack
-            rows = await reader.list_workflows(
-                pool, stack, status=status, workflow=workflow, limit=limit
-            )
-            return page_of(rows, WorkflowSummary, why_none=await why_none_of(pool, stack, rows))
+            return await reader.count_workflows(pool, self._connections.stack, workflow=workflow)
 
     async def get(self, id: UUID | str) -> WorkflowRecord:
         """Return one instance, and under `items` those of its steps, as far as rows have them.
@@ -73,17 +105,13 @@ class WorkflowCalls:
         Raises:
             NotFound: the rows have no such instance.
         """
-        wanted = await self.find(id)
-        async with self._connections.rows() as pool:
-            stack = self._connections.stack
-            found = await reader.show_workflow(pool, stack, wanted)
-            return record_of(require(found, "instance", wanted, stack), WorkflowRecord)
+        return record_of(await self._row(id), WorkflowRecord)
 
     async def read(self, id: UUID | str) -> Instance:
         """Return one instance as its journal has it.
 
         Raises:
-            Trouble: there is none.
+            NotFound: there is none.
         """
         from engine.workflows.requests import read_instance
 
@@ -169,7 +197,8 @@ class WorkflowCalls:
 
         Raises:
             Mistake: a value is impossible.
-            Trouble: there is no such instance, or its step is not paused.
+            NotFound: there is no such instance, or it has no such step.
+            Trouble: the step is not paused.
         """
         return await self._resume(id, step, ResumeHow.RETRY, reason, by=by, wait_s=wait_s)
 
@@ -195,13 +224,25 @@ class WorkflowCalls:
     ) -> CommandOutcome:
         """Cancel an instance: running steps end, and finished ones are compensated.
 
-        What is returned and raised is as for `retry`.
+        What is returned is as for `retry`.
+
+        Raises:
+            Mistake: a text cannot be kept.
+            NotFound: there is no such instance.
+            Trouble: it has ended, or is being canceled already.
         """
         from vigil.asking import starting
 
         wanted, name = str(await self.find(id)), self._connections.who(by)
         async with self._connections.log(about=f"instance {wanted}") as ports:
             return await starting.cancel(ports, wanted, by=name, reason=reason, wait_s=wait_s)
+
+    async def _row(self, id: UUID | str) -> Row:
+        wanted = await self.find(id)
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_workflow(pool, stack, wanted)
+            return require(found, "instance", wanted, stack)
 
     async def _resume(
         self,

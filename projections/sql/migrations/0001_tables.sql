@@ -1894,7 +1894,7 @@ CREATE VIEW inbox AS
 SELECT
     stack, kind, id, actor_id, expectation_id, summary, since, expires_at, what_to_do, journal_seq,
     CASE WHEN kind <> 'approval' THEN NULL WHEN request IS NULL THEN 1 ELSE equals END AS episodes,
-    subject_kind, subject_id
+    subject_kind, subject_id, NULL::bigint AS item
 FROM (
     SELECT
         block.stack, block.reason AS kind, block.episode_id::text AS id, episode.actor_id,
@@ -1929,7 +1929,8 @@ SELECT
     output.stack, 'output', output.output_key, output.actor_id, output.expectation_id,
     coalesce(output.summary, left(output.payload::text, 200)), output.asked_at, output.expires_at,
     format('vigil outputs approve %s', shell_word(output.output_key)), output.journal_seq, NULL,
-    episode.subject_kind, episode.subject_id  -- guard: inbox-names-subject
+    episode.subject_kind, episode.subject_id,  -- guard: inbox-names-subject
+    NULL
 FROM outputs AS output
 LEFT JOIN episodes AS episode USING (stack, episode_id)
 WHERE output.status = 'awaiting_approval'
@@ -1953,7 +1954,7 @@ SELECT
             || shell_word(letter.letter_key)
         ELSE 'vigil outputs retry ' || shell_word(letter.output_key)
     END,
-    letter.journal_seq, NULL, episode.subject_kind, episode.subject_id
+    letter.journal_seq, NULL, episode.subject_kind, episode.subject_id, NULL
 FROM dead_letters AS letter
 LEFT JOIN episodes AS episode USING (stack, episode_id)
 LEFT JOIN outputs AS output USING (stack, output_key)
@@ -1976,7 +1977,7 @@ SELECT
         )
         ELSE format('vigil workflows approve %s %s', step.instance_id, step.step_id)
     END,
-    step.journal_seq, NULL, NULL, instance.subject_value
+    step.journal_seq, NULL, NULL, instance.subject_value, step.item
 FROM workflow_steps AS step
 JOIN workflow_instances AS instance USING (stack, instance_id)
 WHERE step.status IN ('awaiting_approval', 'paused')
@@ -2002,6 +2003,8 @@ COMMENT ON COLUMN inbox.episodes IS
 COMMENT ON COLUMN inbox.subject_kind IS
     'The subject key of the expectation. NULL: it has none, or it is a step of a workflow.';
 COMMENT ON COLUMN inbox.subject_id IS 'The subject. NULL: it has none.';
+COMMENT ON COLUMN inbox.item IS
+    'Of a step of a workflow: which item of it, from 0. NULL: of all other kinds.';
 
 
 -- Claims and checkpoints: which node works on what, and how far the rows have come.

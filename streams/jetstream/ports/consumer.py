@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import ClassVar, Final
 
 from streams.errors import Incompatible, NoSuchStream, StreamError, Unavailable
@@ -23,11 +23,6 @@ from streams.ports.delivery import ACK_WAIT_S, QueuePosition
 
 UNANSWERED_MAX: Final = 10_000
 """Deliveries of one consumer, over all nodes, that may be unanswered at a time."""
-
-SINCE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
-SINCE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
-"""The earliest and the latest time that a consumer is asked to start at; all streams lie between.
-The server counts nanoseconds in 64 bits, and times beyond 1677 and 2262 come out as others."""
 
 _NOT_FOUND: Final = frozenset({api.CONSUMER_NOT_FOUND, api.STREAM_NOT_FOUND})
 
@@ -158,12 +153,6 @@ class DurableConsumer:
         }
 
 
-def in_server_time(since: datetime) -> str:
-    """Return `since`, which has a zone, as the server's API takes it."""
-    said = min(max(since.astimezone(UTC), SINCE_MIN), SINCE_MAX)
-    return said.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def _policy(start: FeedStart | None) -> JsonObject:
     match start:
         case None | "all":
@@ -171,7 +160,10 @@ def _policy(start: FeedStart | None) -> JsonObject:
         case "new":
             return {"deliver_policy": "new"}
         case datetime():
-            return {"deliver_policy": "by_start_time", "opt_start_time": in_server_time(start)}
+            return {
+                "deliver_policy": "by_start_time",
+                "opt_start_time": stored.in_server_time(start),
+            }
         case int():
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
 

@@ -9,6 +9,7 @@ import pytest
 
 from engine.app.workflow import Workflow
 from engine.episodes.fire import fire
+from engine.errors import NotOnJournal
 from engine.workflows.requests import Beginning, read_beginning, start_workflow
 from streams.json import unraw
 from streams.model.events import StepApproved
@@ -86,7 +87,7 @@ async def test_only_what_is_paused_is_resumed(ports, script):
     async with running(app_of(flow(on_failure="pause"), script=script), ports):
         id_ = await start_workflow(ports, "w", by="bob")
         await reached(ports, id_, waits(StepStatus.PAUSED))
-        with pytest.raises(Refused, match="'b' is not paused; paused: a"):
+        with pytest.raises(NotOnJournal, match="it has no step 'b'; its steps: a"):
             await resume_workflow(ports, id_, "b", how="retry", by="ada")
         await resume_workflow(ports, id_, "a", how="retry", by="ada")
         await ended(ports, id_)

@@ -19,6 +19,7 @@ from projections.records import (
     StepRow,
     WorkflowSummary,
 )
+from vigil.asking.episode_diff import EpisodeCost, EpisodeDiff, StepDifference, ValueDifference
 from vigil.asking.repairs.diagnosis import DoctorCheck
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
@@ -557,3 +558,59 @@ ANSWER: Final[Rows] = [
     {"actor_id": "capacity", "count": 2, "latest": before(hours=1)},
     {"actor_id": "watcher", "count": 17, "latest": before(minutes=3)},
 ]
+
+
+def cost(id_: UUID, **said: Any) -> EpisodeCost:
+    usual = {"actor_id": "watcher", "expectation_id": "endpoint_is_healthy", "mode": "live"}
+    return EpisodeCost(episode_id=str(id_), **(usual | said))
+
+
+DIFF: Final = EpisodeDiff(
+    left=cost(WEB, status="failed", turns=4, calls=3, tokens=0, ms=4_200),
+    right=cost(FORK, mode="dry_run", status="done", turns=6, calls=4, tokens=1_850, ms=71_000),
+    relation="the second is a fork of the first, at step 1",
+    common_steps=1,
+    step=StepDifference(
+        step="2",
+        values=[
+            ValueDifference(name="call", left="certificate.read", right="certificate.read"),
+            ValueDifference(name="arguments", left={"host": "web-3"}, right={"host": "web-4"}),
+            ValueDifference(
+                name="result",
+                left=None,
+                right={"issuer": "Example Trust", "days_left": 61, "names": ["web-4.example"]},
+            ),
+            ValueDifference(
+                name="error", left="timed_out: no answer from the host within 2 s", right=None
+            ),
+        ],
+    ),
+    begins=[ValueDifference(name="payload", left={"host": "web-3"}, right={"host": "web-4"})],
+    findings=[
+        ValueDifference(
+            name="endpoint:web-3",
+            left={"do": "raise", "severity": "critical", "summary": "web-3 does not answer"},
+            right=None,
+        )
+    ],
+    outputs=[
+        ValueDifference(
+            name="pager:page:web-3", left={"payload": {"text": "web-3 is down"}}, right=None
+        )
+    ],
+    ends=[
+        ValueDifference(name="status", left="failed", right="done"),
+        ValueDifference(name="summary", left=None, right="web-4 is healthy"),
+    ],
+)
+NO_DIFF: Final = EpisodeDiff(
+    left=cost(WEB, status="done", turns=4, calls=3, tokens=0, ms=4_200),
+    right=cost(WEB_AGAIN, status="done", turns=4, calls=3, tokens=0, ms=3_900),
+    relation="",
+    common_steps=3,
+    step=None,
+    begins=[],
+    findings=[],
+    outputs=[],
+    ends=[],
+)

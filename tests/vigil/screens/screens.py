@@ -24,7 +24,7 @@ from vigil.commands import (
     outputs,
     workflows,
 )
-from vigil.commands.episodes import replay, show
+from vigil.commands.episodes import diff, replay, show
 from vigil.commands.repairs import doctor, repair
 from vigil.printing import tables
 from vigil.printing.output import show_rows, show_table
@@ -66,6 +66,10 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     f"episodes steps {str(rows.SLEEPER)[:8]}": lambda: show.print_steps(rows.EVERY_STEP),
     f"episodes replay {str(rows.WEB)[:13]}": lambda: show_table(
         rows.FRAMES, replay.FRAMES, now=NOW
+    ),
+    f"episodes diff {str(rows.WEB)[:13]} {str(rows.FORK)[:8]}": lambda: diff.print_diff(rows.DIFF),
+    f"episodes diff {str(rows.WEB)[:13]} {str(rows.WEB_AGAIN)[:13]}": lambda: diff.print_diff(
+        rows.NO_DIFF
     ),
     "findings list": lambda: findings.print_findings(rows.FINDINGS, now=NOW),
     "findings show endpoint:web-3": lambda: findings.print_finding(

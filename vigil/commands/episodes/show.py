@@ -203,7 +203,7 @@ def list_(
     page = call(ctx, listed)
     print_episodes(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
     if page.next is not None and not is_json:
-        say_aside(f"there may be more: add --after {page.next}")
+        say_aside(f"there may be more: add --after {page.rows[-1]['episode_id']}")
 
 
 def print_episodes(
