@@ -23,14 +23,19 @@ MAY = (
 )  # fmt: skip
 """What they may import of ours: the client, what prints, and plain data."""
 
+TARGET = "vigil.ports"
+"""It has the type of what asks for approval."""
+
 ALSO = {
     "__init__": ("vigil.flags", "vigil.plain_values"),
     "actors": ("vigil.asking.refusals", "vigil.asking.stack"),
+    "answer": (TARGET,),
     "choice": ("vigil.asking.approval_requests",),
     "definitions": ("vigil.serving.app",),
     "events": ("vigil.asking.refusals", "vigil.serving.rules"),
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
-    "workflows": ("engine.app.tools", "vigil.asking.rows", "vigil.asking.stack"),
+    "outputs": (TARGET,),
+    "workflows": (TARGET, "engine.app.tools", "vigil.asking.rows", "vigil.asking.stack"),
 }
 """File → what it may import besides: what checks or words what was typed or found, and loads the
 app file that a person names. None of it asks a stack: `ASKS` is never imported."""
