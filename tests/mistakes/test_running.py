@@ -486,8 +486,8 @@ MISTAKES: list[Mistake] = [
         64,
         "an output that there is not",
         "return propose_output('hok', {})",
-        "dead letter written detail=\"hok: no_adapter: the app has no output 'hok'; write one of"
-        " its own, or add it to App(outputs=…)",
+        "not delivered; tried again adapter=hok attempt=0 detail=\"the app has no output 'hok';"
+        ' write one of its own, or add it to App(outputs=…)"',
         "log",
     ),
     Mistake(

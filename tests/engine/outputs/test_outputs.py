@@ -346,7 +346,7 @@ def test_an_adapter_that_no_node_has_fails_after_an_hour():
     assert (settled.outcome, settled.error_class) == ("failed", "no_adapter")
     assert len(scene.letters) == 1
     put_off = happened(scene, OutputPostponed)
-    assert {each.error_detail for each in put_off} == {"the app has no output 'fax'"}
+    assert all(each.error_detail.startswith("the app has no output 'fax'") for each in put_off)
     assert len(put_off) < PUT_OFF_MOST
 
 
