@@ -6118,6 +6118,20 @@ TABLE: Final[Sequence[Mutant]] = (
         LIFE_OF_OUTPUTS,
     ),
     Mutant(
+        "lacked-hides-no-attempt",
+        "a delivery that a crash cut off is not told as one that no node could make",
+        becomes("is_unknown = False"),
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "lacked-until-by-server-clock",
+        "what a node lacks is put off by the clock of the server",
+        becomes(
+            "return await self._attempts.attempt(output_store, pooled, at=self.context.clock.now())"
+        ),
+        OUTPUTS,
+    ),
+    Mutant(
         "lacked-fails-in-the-end",
         "an output whose adapter no node has fails in the end",
         never,

@@ -37,15 +37,13 @@ EARLY_S: Final = 1.0
 EARLY_SHARE: Final = 0.1
 """The largest share of a pause that `EARLY_S` may take."""
 
-LACKED_S_MAX: Final = 3_600.0
-"""How long nodes may lack the adapter of an output until it fails, in seconds: as long as a command
-that no node can handle is kept."""
-
-LACKED_PAUSE_S: Final = 1.0
-"""Pause after a node lacked an adapter for the first time, in seconds. It doubles."""
+LACKS_MAX: Final = 64
+"""How often in a row an output is put off by nodes that lack its adapter, until it fails. That is
+an hour, as long as a command that no node can handle is kept: pauses of 1 to 32 s, and 58 of 60 s.
+Not a time: while the nodes are stopped, or one that has the adapter is busy, nobody lacks it."""
 
 LACKED_PAUSE_S_MAX: Final = 60.0
-"""Longest such pause, in seconds."""
+"""Longest pause after a node lacked an adapter, in seconds. The first is 1 s, and it doubles."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -140,15 +138,22 @@ def after_failure(
 
 def lacked(output: Output, *, detail: str, at: datetime) -> OutputPostponed | OutputFailed:
     """Return the event of a node that lacks the adapter at `at`: another node may have it."""
-    so_far_s = (at - (output.lacked_since or at)).total_seconds()
-    if so_far_s >= LACKED_S_MAX:  # guard: lacked-fails-in-the-end
-        return OutputFailed(attempt=output.attempts, error_class=NO_ADAPTER, error_detail=detail)
-    pause_s = min(max(so_far_s, LACKED_PAUSE_S), LACKED_PAUSE_S_MAX)
+    if output.lacks >= LACKS_MAX:  # guard: lacked-fails-in-the-end
+        is_unknown = output.is_attempted  # guard: lacked-hides-no-attempt
+        return OutputFailed(
+            attempt=output.attempts,
+            error_class=OUTCOME_UNKNOWN if is_unknown else NO_ADAPTER,
+            error_detail=f"a node died during attempt {output.attempts}, and {detail}"
+            if is_unknown
+            else detail,
+        )
+    pause_s = min(2.0**output.lacks, LACKED_PAUSE_S_MAX)
     return OutputPostponed(
         attempt=output.attempts,
         error_class=NO_ADAPTER,
         error_detail=detail,
         retry_at=at + timedelta(seconds=pause_s),
+        lacked=True,
     )
 
 
@@ -264,8 +269,8 @@ def _check_whose(proposed: OutputProposed, command: CancelOutput | Decide | Retr
 
 def _is_put_off(output: Output) -> bool:
     # guard: trying-not-retried
-    is_pending = output.status is OutputStatus.PROPOSED and not output.is_attempted
-    return is_pending and output.retry_at is not None
+    is_tried = output.is_attempted and not output.lacks
+    return output.status is OutputStatus.PROPOSED and not is_tried and output.retry_at is not None
 
 
 def _asked_again(output: Output, *, at: datetime) -> Approval | None:

@@ -235,11 +235,11 @@ class DeliveryAttempts:
         return await self._deliver(output_store, pooled, proposed)
 
     async def attempt(
-        self, output_store: OutputStore, pooled: PooledAdapter | None
+        self, output_store: OutputStore, pooled: PooledAdapter | None, *, at: datetime
     ) -> Later | None:
         """Make an attempt; `pooled` None: the app has no such adapter. Otherwise as `propose`."""
         if pooled is None:
-            return await self._leave_to_others(output_store)
+            return await self._leave_to_others(output_store, at=at)
         runs, throttle = self.context.may_go_on, pooled.throttle
         # Who has just come must not overtake all those who were sent away before.
         has_just_come = output_store.has_written
@@ -255,13 +255,13 @@ class DeliveryAttempts:
         pause_s = throttle.send_away_s(output_store.key) if runs.is_given else 0.0
         return Later(self.context.clock.now() + timedelta(seconds=pause_s))
 
-    async def _leave_to_others(self, output_store: OutputStore) -> Later | None:
-        """Put off an output whose adapter only another node may have, or fail it after an hour."""
-        output, now = output_store.output, self.context.clock.now()
+    async def _leave_to_others(self, output_store: OutputStore, *, at: datetime) -> Later | None:
+        """Put off an output whose adapter only another node may have, or fail it in the end."""
+        output = output_store.output
         assert output.proposed is not None, "what is attempted was proposed"
-        came = lacked(output, detail=missing(output.proposed.adapter), at=now)
+        came = lacked(output, detail=missing(output.proposed.adapter), at=at)
         await output_store.append(came)
-        if output.lacked_since is None or isinstance(came, OutputFailed):
+        if not output.lacks or isinstance(came, OutputFailed):
             _log(_view(output, self.context.ports.stack.name), came)
         return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
 
@@ -438,7 +438,8 @@ class OutputDelivery:
                 # It was announced, and nobody came to propose it.
                 await output_store.append(self._forgone)  # guard: stalled-announce-not-proposed
             case TryDelivery():
-                return await self._attempts.attempt(output_store, pooled)
+                # guard: lacked-until-by-server-clock
+                return await self._attempts.attempt(output_store, pooled, at=self._now())
             case FailDelivery(event=failed):
                 await output_store.append(failed)
         return None

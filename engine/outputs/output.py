@@ -18,7 +18,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.outputs import NO_ADAPTER
 from engine.errors import Rejected
 from engine.waits.approval import Pending
 from streams.model.events import (
@@ -92,8 +91,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     """When the last attempt failed for now."""
     retry_at: datetime | None = None
     """Not before then; None: now."""
-    lacked_since: datetime | None = None
-    """Since when only nodes whose app lacks its adapter have had it; None: the last had it."""
+    lacks: int = 0
+    """How often in a row it was put off by nodes whose app lacks its adapter."""
     decided: OutputApproved | OutputRejected | None = None
     decided_at: datetime | None = None
     retries: int = 0
@@ -180,11 +179,11 @@ def _attempted(
 ) -> Output:
     match event:
         case OutputAttempted(attempt=attempt):
-            return replace(output, attempts=attempt, is_attempted=True, lacked_since=None)
-        case OutputPostponed(error_class=error_class, retry_at=retry_at):
+            return replace(output, attempts=attempt, is_attempted=True, lacks=0)
+        case OutputPostponed(lacked=lacked, retry_at=retry_at):
             put_off = replace(output, postponed_at=at, retry_at=retry_at)
-            if error_class == NO_ADAPTER:  # guard: lacked-ends-no-attempt
-                return replace(put_off, lacked_since=output.lacked_since or at)
+            if lacked:  # guard: lacked-ends-no-attempt
+                return replace(put_off, lacks=output.lacks + 1)
             return replace(put_off, is_attempted=False)
         case OutputDelivered():
             return replace(output, status=OutputStatus.DELIVERED, is_attempted=False)
@@ -199,7 +198,7 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
         status=OutputStatus.PROPOSED,
         attempts_before=output.attempts if has_failed else output.attempts_before,
         retry_at=None,
-        lacked_since=None,
+        lacks=0,
         retries=output.retries + 1,
         round_no=output.round_no + (1 if has_failed else 0),  # guard: retry-begins-round
         retry_ids=(*output.retry_ids, event.retry_id)[-RETRY_IDS_MAX:],

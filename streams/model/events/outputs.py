@@ -70,6 +70,8 @@ class OutputPostponed(Event, frozen=True, kw_only=True, tag="output.postponed@1"
     error_detail: str = ""
     retry_at: datetime
     """Not before then."""
+    lacked: bool = False
+    """Whether no attempt was made, because the node's app lacks the adapter."""
 
 
 class OutputDelivered(Event, frozen=True, kw_only=True, tag="output.delivered@1"):

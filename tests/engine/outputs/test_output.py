@@ -14,7 +14,7 @@ from engine.errors import InvalidOutput, Refused, Rejected, StrategyError
 from engine.outputs.decide import (
     EARLY_S,
     EARLY_SHARE,
-    LACKED_S_MAX,
+    LACKS_MAX,
     OUTCOME_UNKNOWN,
     RETRY_AFTER_S_MAX,
     FailDelivery,
@@ -326,36 +326,60 @@ def test_what_waits_is_looked_at_when_it_expires_or_people_are_to_be_reminded():
     assert wakes(20, expires_at=after(25), remind_every_s=10.0) == after(25)
 
 
-def lacking(at: float = 0) -> OutputPostponed:
-    return OutputPostponed(attempt=0, error_class=NO_ADAPTER, retry_at=after(at + 60))
+def lacking() -> OutputPostponed:
+    return OutputPostponed(attempt=0, error_class=NO_ADAPTER, retry_at=after(60), lacked=True)
 
 
-@pytest.mark.parametrize(("since", "pause_s"), [(None, 1), (0, 30), (-60, 60), (-3569, 60)])
-def test_an_output_whose_adapter_a_node_lacks_is_put_off_for_longer_and_longer(since, pause_s):
-    output = replace(of(proposed()), lacked_since=None if since is None else after(since))
+@pytest.mark.parametrize(("lacks", "pause_s"), [(0, 1), (1, 2), (5, 32), (6, 60), (63, 60)])
+def test_an_output_whose_adapter_a_node_lacks_is_put_off_for_longer_and_longer(lacks, pause_s):
+    output = of(proposed(), *[lacking()] * lacks)
     event = lacked(output, detail="no fax", at=after(30))
     assert event == OutputPostponed(
-        attempt=0, error_class=NO_ADAPTER, error_detail="no fax", retry_at=after(30 + pause_s)
+        attempt=0,
+        error_class=NO_ADAPTER,
+        error_detail="no fax",
+        retry_at=after(30 + pause_s),
+        lacked=True,
     )
 
 
 def test_an_output_whose_adapter_no_node_has_fails_in_the_end():
-    output = of(proposed(), lacking(1), lacking(2))
-    assert output.lacked_since == after(1)
-    event = lacked(output, detail="no fax", at=after(1 + LACKED_S_MAX))
+    output = of(proposed(), *[lacking()] * LACKS_MAX)
+    event = lacked(output, detail="no fax", at=after(30))
     assert event == OutputFailed(attempt=0, error_class=NO_ADAPTER, error_detail="no fax")
 
 
+def test_nobody_knows_what_came_of_an_attempt_whose_adapter_is_gone_since():
+    output = of(proposed(), attempted, *[lacking()] * LACKS_MAX)
+    event = lacked(output, detail="no fax", at=after(30))
+    assert event == OutputFailed(
+        attempt=1,
+        error_class=OUTCOME_UNKNOWN,
+        error_detail="a node died during attempt 1, and no fax",
+    )
+
+
 @pytest.mark.parametrize("had", [attempted, retried])
-def test_the_hour_begins_anew_once_a_node_had_the_adapter_or_a_person_retried(had):
-    assert of(proposed(), lacking(1), had).lacked_since is None
+def test_the_count_begins_anew_once_an_attempt_was_made_or_a_person_retried(had):
+    assert of(proposed(), lacking(), had).lacks == 0
+
+
+def test_what_nodes_lack_is_put_off_and_a_person_may_retry_it():
+    past = (proposed(), attempted, lacking())
+    assert isinstance(tried_again(of(*past), retry(), at=after(1)), OutputRetried)
 
 
 def test_a_node_without_the_adapter_leaves_an_open_attempt_as_it_is():
-    open_ = of(proposed(), attempted, lacking(1))
-    assert open_.is_attempted
-    assert isinstance(move(proposed(), attempted, lacking(1), at=100, most=1), FailDelivery)
+    past = (proposed(), attempted, lacking())
+    assert of(*past).is_attempted
+    assert isinstance(move(*past, at=100, most=1), FailDelivery)
     assert move(proposed(), attempted, at=100, most=None) == TryDelivery(2)
+
+
+def test_an_adapter_may_call_its_own_error_as_ours():
+    own = OutputPostponed(attempt=1, error_class=NO_ADAPTER, retry_at=after(60))
+    output = of(proposed(), attempted, own)
+    assert (output.lacks, output.is_attempted) == (0, False)
 
 
 def retry(**said: object) -> RetryOutput:

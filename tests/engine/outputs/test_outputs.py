@@ -15,7 +15,7 @@ from engine.episodes.episode import Status
 from engine.episodes.fire import fire
 from engine.errors import Refused
 from engine.operations.dead_letters import DeadLetterRequests
-from engine.outputs.decide import LACKED_S_MAX
+from engine.outputs.decide import LACKED_PAUSE_S_MAX, LACKS_MAX
 from engine.outputs.output import fold
 from engine.outputs.requests import retry_output
 from streams.errors import LeaseLost
@@ -46,7 +46,6 @@ from tests.gates.place import Doom
 from tests.moments import moments
 
 PAGE = {"text": "disk full"}
-PUT_OFF_MOST = 70  # An hour of pauses that double up to a minute.
 
 
 def page(**said: object):
@@ -322,7 +321,7 @@ def test_an_output_waits_for_a_node_whose_app_has_its_adapter():
         id_ = await scene.open()
 
         async def is_put_off() -> bool:
-            return (await scene.output("disk")).lacked_since is not None
+            return (await scene.output("disk")).lacks > 0
 
         await scene.until(is_put_off)
         async with scene.node("n2", app=app_of(strategy, {"pager": pager})):
@@ -335,10 +334,20 @@ def test_an_output_waits_for_a_node_whose_app_has_its_adapter():
     assert [each["event"] for each in told] == ["not delivered; tried again"]
 
 
+@pytest.mark.parametrize("skew_s", [-90.0, 90.0])
+def test_a_node_without_the_adapter_puts_it_off_by_the_clock_of_the_server(skew_s):
+    async def story(scene: Scene):
+        await scene.open()
+        await scene.clock.sleep(30)
+
+    _, scene = play(story, paging(outputs=[propose_output("fax", {})]), skew_s=skew_s)
+    assert 1 <= len(happened(scene, OutputPostponed)) <= 6
+
+
 def test_an_adapter_that_no_node_has_fails_after_an_hour():
     async def story(scene: Scene):
         id_ = await scene.open()
-        await scene.clock.sleep(LACKED_S_MAX)
+        await scene.clock.sleep(LACKS_MAX * LACKED_PAUSE_S_MAX)
         return await scene.ended(id_)
 
     life, scene = play(story, paging(outputs=[propose_output("fax", {})]))
@@ -347,7 +356,7 @@ def test_an_adapter_that_no_node_has_fails_after_an_hour():
     assert len(scene.letters) == 1
     put_off = happened(scene, OutputPostponed)
     assert all(each.error_detail.startswith("the app has no output 'fax'") for each in put_off)
-    assert len(put_off) < PUT_OFF_MOST
+    assert len(put_off) == LACKS_MAX
 
 
 @pytest.mark.parametrize(
@@ -384,7 +393,7 @@ def test_a_dry_run_fails_at_once_for_want_of_an_adapter_as_a_live_one_does_in_th
 
     async def story(scene: Scene):
         id_ = await fire(scene.ports, "worker", "thing", by="ann", key="k", dry_run=dry_run)
-        await scene.clock.sleep(LACKED_S_MAX)
+        await scene.clock.sleep(LACKS_MAX * LACKED_PAUSE_S_MAX)
         return await scene.ended(id_)
 
     with capture_logs() as logs:
