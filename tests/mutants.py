@@ -8128,6 +8128,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/operations/test_settle.py",
     ),
     Mutant(
+        "settled-anew-if-nothing-followed",
+        "a fork that has recorded more than what was said is not settled anew",
+        becomes("return steps[-1]"),
+        "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
+        "settled-not-called-again",
+        "a call that was settled is not made again",
+        never,
+        "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
         "settling-one-branch",
         "settling: calls of other branches stay unknown",
         gives("[$call for $for.target in ()]"),

@@ -4,6 +4,9 @@ An episode that has ended as `outcome_unknown` has announced a call and not reco
 person says of the call becomes a fork of the episode: it begins with all that was recorded and
 with the outcome, and goes on from there. Calls of other branches that are open, too, stay announced
 in it, so each of them is settled in turn.
+
+A fork that failed with what was said, and has recorded nothing since, is settled anew: its own fork
+has the new word in the place of the first. So a result of a wrong type is corrected.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from streams.json import NOTHING, raw
 from streams.model.events import (
     CallAgain,
     CheckpointSaved,
+    EndStatus,
     EpisodeEvent,
     EpisodeOpened,
     EpisodeStarted,
@@ -38,6 +42,9 @@ NOT_HAPPENED: Final = "not_happened"
 """Error class of a call of which a person says that it has not happened."""
 
 REMEDY: Final = "find out whether it happened; `vigil episodes settle {}` says so, and it goes on"
+
+SAID: Final = frozenset({"happened", "not_happened"})
+"""What a person says of a call that is not made again."""
 
 Past = TypeVar("Past", bound=StepRecorded | CheckpointSaved | StepAnnounced)
 
@@ -109,15 +116,24 @@ def settled(
         raise NotOnJournal("there is no such episode")
     if episode.status not in ENDED:
         raise Refused(f"it is still {episode.status}; it may go on by itself")
-    call = _chosen(unsettled(episode), command.call)
     life, steps_before = _last_life(records)
+    call: StepAnnounced | StepRecorded
+    mistaken = _mistaken(episode, life)
+    if mistaken is None:
+        call = _chosen(unsettled(episode), command.call)
+    else:
+        call, life = mistaken, life[: life.index(mistaken)]
     past = [_counted_from(each, steps_before) for each in life]
     # guard: settling-one-branch
     others = [_counted_from(each, steps_before) for each in episode.announced if each != call]
     call = _counted_from(call, steps_before)
-    step_no = episode.steps_recorded - steps_before
+    step_no = call.step_no - 1 if mistaken else episode.steps_recorded - steps_before
     outcome, again = [], None
     if command.settlement is CallSettlement.AGAIN:
+        if isinstance(call, StepRecorded):  # guard: settled-not-called-again
+            raise Refused(
+                "it was settled before: say --happened with its result, or --not-happened"
+            )
         again = CallAgain(
             call=attempt_at(call.path)[0],
             fingerprint=call.fingerprint,
@@ -149,6 +165,19 @@ def settled(
         ),
     )
     return fork, (*past, *outcome, *others)
+
+
+def _mistaken(
+    episode: Episode, life: Sequence[StepRecorded | CheckpointSaved]
+) -> StepRecorded | None:
+    """Return the outcome that a fork has failed with before it recorded more; None: it has not."""
+    fork = episode.opened.fork if episode.opened else None
+    steps = [each for each in life if isinstance(each, StepRecorded)]
+    if fork is None or fork.settled not in SAID or unsettled(episode):
+        return None
+    is_failed = episode.finished is not None and episode.finished.status is EndStatus.FAILED
+    # guard: settled-anew-if-nothing-followed
+    return steps[-1] if is_failed and len(steps) == fork.step_no + 1 else None
 
 
 def _chosen(open_calls: Sequence[StepAnnounced], path: str) -> StepAnnounced:
@@ -185,7 +214,7 @@ def _counted_from(event: Past, steps_before: int) -> Past:
     return replace(event, step_no=event.step_no - steps_before)
 
 
-def _outcome(call: StepAnnounced, command: Settle, *, step_no: int) -> StepRecorded:
+def _outcome(call: StepAnnounced | StepRecorded, command: Settle, *, step_no: int) -> StepRecorded:
     said = {"settled": command.settlement.value, "by": command.by, "reason": command.reason}
     step = StepRecorded(
         step_no=step_no,

@@ -9,6 +9,7 @@ import pytest
 from engine.app.actions import fingerprint, tool_call
 from engine.app.actor import Actor
 from engine.app.app import App
+from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
 from engine.dead_letters.write import letters
@@ -153,6 +154,51 @@ async def test_only_the_first_person_is_heard(stage, said):
         del other["result"]
     with pytest.raises(Refused, match="ann has said happened: it goes on as"):
         await settle(stage.ports, episode_id, **other)
+
+
+@tool(side_effect=True)
+async def ship(to: str) -> str:
+    return to
+
+
+async def ships(ctx, trigger):
+    """Ship, and look whether it has arrived."""
+    said = await ctx.call(ship, to="ann")
+    await ctx.observe({"look": said})
+    raise ValueError(said)
+
+
+async def failed_with(result) -> tuple[Stage, str]:
+    """Return the stage, and the fork that has failed with the result that a person gave."""
+    stage = Stage()
+    stage.app = function_app_of(ships, tools=[ship])
+    async with running(stage.app, stage.ports):
+        given = announced(tool="ship.call")
+        episode_id = await stage.unknown(given)
+        life_ = await stage.settled(episode_id, "happened", result=result)
+    assert life_.end.status is EndStatus.FAILED
+    return stage, life_.episode.opened.episode_id
+
+
+async def test_a_result_of_a_wrong_type_is_corrected_by_settling_the_fork():
+    stage, fork_id = await failed_with(7)
+    async with running(stage.app, stage.ports):
+        life_ = await stage.settled(fork_id, "happened", result="ann")
+    first, second = life_.of(StepRecorded)
+    assert (first.step_no, first.result, second.kind) == (1, raw("ann"), StepKind.OBSERVATION)
+    assert life_.episode.opened.fork.episode_id == fork_id
+
+
+async def test_what_was_said_before_is_not_called_again():
+    stage, fork_id = await failed_with(7)
+    with pytest.raises(Refused, match="say --happened with its result, or --not-happened"):
+        await settle(stage.ports, fork_id, "again", by="ann")
+
+
+async def test_a_fork_that_has_recorded_more_is_not_settled_anew():
+    stage, fork_id = await failed_with("ann")
+    with pytest.raises(Refused, match="it has no call whose outcome is unknown"):
+        await settle(stage.ports, fork_id, "happened", by="ann", result="bob")
 
 
 async def test_what_was_requeued_or_discarded_is_not_settled_any_more(stage):
