@@ -13,7 +13,7 @@ from streams.model.triggers import EpisodeTrigger, EventTrigger, WorkflowTrigger
 from tests.engine.workflows.flows import flow, given
 from tests.projections import lives
 from tests.projections.lives import write, write_events
-from vigil import NotFound
+from vigil.errors import NotFound
 
 
 def event_of(number, *, hops=1):

@@ -12,7 +12,7 @@ from streams.model.events import EpisodeConverged, Fork, StoredResult
 from streams.model.findings import Severity
 from tests.client.happened import happened, lived
 from tests.projections import lives
-from vigil import NotFound
+from vigil.errors import NotFound
 
 
 def step(number, result="done", *, path="", **fields):

@@ -9,7 +9,7 @@ import pytest
 from streams.clock import SystemClock
 from streams.ports.log import START, Commit
 from tests.engine.workflows.flows import flow, given
-from vigil import NotFound, Trouble
+from vigil.errors import NotFound, Trouble
 
 ID = UUID(int=7)
 
