@@ -9165,6 +9165,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_diff.py",
     ),
     Mutant(
+        "changes-no-steps-of-a-diff",
+        "client: what `ctx.changed` answered is no step that two runs are compared by",
+        always,
+        "tests/client/test_diff.py",
+    ),
+    Mutant(
         "equal-steps-are-common",
         "client: the first step that differs is not one that is the same",
         never,

@@ -88,6 +88,12 @@ async def test_branches_that_ran_in_another_order_are_the_same(ports, client):
     assert (await differing(ports, client, first, second)).is_same
 
 
+async def test_what_a_run_was_told_of_a_change_is_no_step(ports, client):
+    told = step(1, "true", path="changed:tidies")
+    found = await differing(ports, client, ran(told, step(2, path="1")), ran(step(1, path="1")))
+    assert (found.is_same, found.common_steps) == (True, 1)
+
+
 async def test_only_the_steps_since_a_strategy_began_anew_are_compared(ports, client):
     anew = replace(lives.started(2), fresh=True)
     first = (lives.started(), step(1, "old"), anew, step(2), converged(), lives.finished())

@@ -3,7 +3,8 @@
 Steps are compared as people may see them: what is redacted, or hidden, counts as equal. Of a
 function they are matched by the path of their call, so that branches which ran in another order are
 the same; of any other strategy, by their number. Only the steps since a strategy last began anew
-count. Times, nodes and costs are no difference.
+count, and what `ctx.changed` answered is none: where it matters, a step after it differs. Times,
+nodes and costs are no difference.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from engine.episodes.episode import Episode, fold
+from engine.functions.history import CHANGED
 from projections.episodes import is_whole, shown_result
 from streams.json import NOTHING, unraw
 from streams.model.events import (
@@ -126,7 +128,9 @@ class _Run:
         anew = [n for n, e in enumerate(events) if isinstance(e, EpisodeStarted) and e.fresh]
         life = events[anew[-1] if anew else 0 :]  # guard: diff-of-last-life
         recorded = [event for event in life if isinstance(event, StepRecorded)]
-        self.steps = {_place(each, n): each for n, each in enumerate(recorded, start=1)}
+        # guard: changes-no-steps-of-a-diff
+        steps = [each for each in recorded if not each.path.startswith(CHANGED)]
+        self.steps = {_place(each, n): each for n, each in enumerate(steps, start=1)}
         self.announced = [event for event in life if isinstance(event, StepAnnounced)]
         self.calls = sum(
             isinstance(event, StepRecorded) and event.kind is StepKind.TOOL_CALL for event in events
