@@ -7376,6 +7376,12 @@ TABLE: Final[Sequence[Mutant]] = (
         TESTS_OF_USERS,
     ),
     Mutant(
+        "passed-test-has-run",
+        "the kit: a test that passed where it is to fail has run, and has no failure to look into",
+        returns("any(Path(entry.path) == item.path for entry in call.excinfo.traceback)"),
+        "tests/testing/test_plugin.py",
+    ),
+    Mutant(
         "forgotten-run-until-idle-told",
         "the kit: a test that looks too early is told so",
         never,

@@ -106,3 +106,43 @@ async def test_a_real_postgres(vigil_postgres):
 
 def test_tests_that_want_real_servers_get_them(tmp_path):
     assert "3 passed" in outcome_of(tmp_path, SERVERS)
+
+
+OF_ANOTHER_PLUGIN = """
+import asyncio
+import types
+import pytest
+from vigil.testing import run
+
+
+@pytest.mark.xfail(strict=True)
+async def test_it():
+    pass
+
+
+MADE = test_it.__code__.replace(co_filename="<made>")
+test_of_no_module = types.FunctionType(MADE, {"__name__": "nowhere"}, "test_of_no_module")
+"""
+
+OTHER_PLUGIN = """
+import asyncio
+import inspect
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if pyfuncitem.name == "test_it":
+        asyncio.run(pyfuncitem.obj())
+        return True
+"""
+
+
+def test_a_test_that_another_plugin_runs_may_pass_where_it_is_to_fail(tmp_path):
+    (tmp_path / "conftest.py").write_text(OTHER_PLUGIN)
+    said = outcome_of(tmp_path, OF_ANOTHER_PLUGIN)
+
+    assert "INTERNALERROR" not in said
+    assert "[XPASS(strict)]" in said
+    assert "2 failed" in said
+    assert "without the mark" not in said
