@@ -7412,6 +7412,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/mistakes/test_changes.py",
     ),
     Mutant(
+        "time-of-a-branch-differs",
+        "replay: the time that a branch recorded is not that of the function above its gather",
+        gives("differing is not None and differing.fingerprint == NOW_MARK"),
+        "tests/engine/functions/test_replay.py",
+    ),
+    Mutant(
         "check-sorted-by-line",
         "what a check finds is listed by line",
         dropped,

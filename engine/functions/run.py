@@ -438,10 +438,14 @@ class StrategyRun:
     def now(self) -> datetime:
         """Return the time, which is recorded."""
         path = self._begin().next_path()
-        recorded = self._order.answer_at_once(path) or self._order.recorded_within(path)
-        if recorded is not None and recorded.fingerprint != NOW_MARK:
+        recorded = self._order.answer_at_once(path)
+        differing = self._order.recorded_within(path) if recorded is None else recorded
+        # What a branch of this call recorded is of another call, also if it is a time.
+        # guard: time-of-a-branch-differs
+        is_answered = recorded is not None and recorded.fingerprint == NOW_MARK
+        if differing is not None and not is_answered:
             asked = _asked(path, ASKS_TIME, NOW_MARK)
-            self._differ(self._comparison.difference(recorded, asked))
+            self._differ(self._comparison.difference(differing, asked))
             raise Interrupted
         done: Taken | None = recorded
         if done is None:

@@ -277,6 +277,25 @@ async def test_an_episode_that_follows_a_change_does_so_after_a_crash_and_a_chec
         assert unraw(life.of(EpisodeConverged)[0].classification) == {"follows": True}
 
 
+async def test_a_time_above_a_gather_is_not_the_one_that_its_first_branch_recorded():
+    async def timed(ctx):
+        ctx.now()
+        await ctx.call("disk.read", at=1)
+
+    async def before(ctx, trigger):
+        await ctx.gather(timed(ctx), ctx.call("disk.read", at=2))
+
+    async def after(ctx, trigger):
+        ctx.now()
+        await before(ctx, trigger)
+
+    steps = (await play(before, tools=tools())).of(StepRecorded)
+    life = await resume(app_of(after, tools=tools()), steps)
+    assert life.parked.startswith("call 1.1.1 was observation")
+    assert "asks as call 1 for observation" in life.parked
+    assert life.of(StepRecorded)[len(steps) :] == []
+
+
 async def test_a_function_in_the_place_of_a_class_is_told():
     life = await resume(app_of(earlier, tools=tools()), [kept(), did(1, Observe(1), 1)])
     assert life.parked
