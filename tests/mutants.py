@@ -7205,6 +7205,12 @@ TABLE: Final[Sequence[Mutant]] = (
         RUNNING,
     ),
     Mutant(
+        "line-of-installed-app",
+        "mistakes: the line of an app that is installed is told, too",
+        returns("own"),
+        "tests/engine/usercode/test_place_of_user.py",
+    ),
+    Mutant(
         "users-line-logged",
         "mistakes: a crash in what is installed is told with the user's line",
         gives("frames[-1]"),

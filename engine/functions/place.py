@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from pathlib import Path
+from traceback import walk_tb
 from typing import Final
 
-from engine.usercode.leavable import NOT_THE_USERS
+from engine.usercode.leavable import innermost_of_user
 
 _ENGINE: Final = str(Path(__file__).parents[1])
 """The folder whose frames are not the user's."""
@@ -28,10 +29,5 @@ def place_of_call() -> str:
 
 def place_of_error(error: BaseException) -> str:
     """Return the innermost line of the user that `error` went through; or nothing."""
-    place, trace = "", error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(NOT_THE_USERS):
-            place = f"{Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name}"
-        trace = trace.tb_next
-    return place
+    lines = walk_tb(error.__traceback__)
+    return innermost_of_user((frame.f_code, number) for frame, number in lines)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sysconfig
 import types
-from collections.abc import Awaitable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Coroutine, Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -21,11 +21,13 @@ _LEAVE: Final = object()
 
 _OURS: Final = Path(__file__).parents[2]
 
-NOT_THE_USERS: Final = (
-    *(f"{_OURS}/{package}/" for package in ("engine", "streams", "projections", "vigil")),
-    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
-    "<frozen ",
+_PACKAGES: Final = tuple(
+    f"{_OURS}/{package}/" for package in ("engine", "streams", "projections", "vigil")
 )
+
+_INSTALLED: Final = tuple(f"{sysconfig.get_path(each)}/" for each in ("purelib", "platlib"))
+
+NOT_THE_USERS: Final = (*_PACKAGES, sysconfig.get_path("stdlib"), *_INSTALLED, "<frozen ")
 """How the files begin that are not the user's: ours, Python's, and what is installed."""
 
 CLEANUP_S: Final = 5.0
@@ -90,17 +92,31 @@ def close(work: Coroutine[Any, Any, Any]) -> None:
         work.close()
 
 
-def place_in(work: object) -> str:
-    """Return the user's line that a coroutine waits at: `checks.py:12, in disk`; or nothing."""
-    place = ""
-    for each in awaited_by(work):
-        frame = _frame_of(each)
-        if frame is None:
-            continue
-        code = frame.f_code
+def place_in(work: object, *, but_installed: bool = False) -> str:
+    """Return the user's line that a coroutine waits at: `checks.py:12, in disk`; or nothing.
+
+    `but_installed`: an app that is installed is not looked for.
+    """
+    frames = (frame for each in awaited_by(work) if (frame := _frame_of(each)) is not None)
+    lines = ((frame.f_code, frame.f_lineno) for frame in frames)
+    return innermost_of_user(lines, but_installed=but_installed)
+
+
+def innermost_of_user(
+    lines: Iterable[tuple[types.CodeType, int]], *, but_installed: bool = False
+) -> str:
+    """Return the last of `lines`, outermost first, that is the user's; or nothing.
+
+    Where none is, it is the last of what is installed, which an app may be.
+    """
+    own = installed = ""
+    for code, number in lines:
+        place = f"{Path(code.co_filename).name}:{number}, in {code.co_name}"
         if not code.co_filename.startswith(NOT_THE_USERS):
-            place = f"{Path(code.co_filename).name}:{frame.f_lineno}, in {code.co_name}"
-    return place
+            own = place
+        elif code.co_filename.startswith(_INSTALLED) and not code.co_filename.startswith(_PACKAGES):
+            installed = place
+    return own or ("" if but_installed else installed)  # guard: line-of-installed-app
 
 
 def awaited_by(work: object) -> Iterator[object]:

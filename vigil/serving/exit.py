@@ -61,7 +61,7 @@ def _holders(loop: asyncio.AbstractEventLoop, loop_thread: int) -> Iterator[str]
     if place := place_of(frames.get(loop_thread)):
         yield place
     for task in _tasks(loop):
-        if place := place_in(task.get_coro()):
+        if place := place_in(task.get_coro(), but_installed=True):  # Tasks of NATS wait, too.
             yield f"{place}, in {task.get_name()}"
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.main_thread():
