@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sysconfig
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
@@ -45,11 +46,17 @@ import msgspec
 
 from streams.json import NOTHING
 
-_NOT_THE_USERS: Final = (
-    *(f"{Path(__file__).parents[1]}/{each}/" for each in ("engine", "streams", "vigil")),
-    "<",
-)
+_OURS: Final = Path(__file__).parents[1]
+
+_PYTHON: Final = f"{sysconfig.get_path('stdlib')}/"
+
+_INSTALLED: Final = tuple(f"{sysconfig.get_path(each)}/" for each in ("purelib", "platlib"))
+
+_NOT_THE_USERS: Final = (*(f"{_OURS}/{each}/" for each in ("engine", "streams", "vigil")), "<")
 """How the files begin that declare nothing of the user's; Python makes methods in `<string>`."""
+
+_BEYOND: Final = (f"{_PYTHON}asyncio/", f"{_OURS}/vigil/commands/", f"{_OURS}/vigil/__main__.py")
+"""How the files begin whose callers declare nothing: those of an event loop, and our commands."""
 
 _FRAMES: Final = re.compile(r"^(.*\n)?  File [^\n]*\n(  [^\n]*\n)*", re.DOTALL)
 """A traceback up to what was raised last."""
@@ -70,11 +77,21 @@ class EngineError(Exception):
 def _note_line(error: EngineError) -> None:
     """End the traceback of `error` with the user's line that is wrong, and what is wrong there."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+    # guard: no-declaration-beyond-loop
+    while frame is not None and not frame.f_code.co_filename.startswith(_BEYOND):
+        file = frame.f_code.co_filename
+        if not _is_foreign(file):
+            error.add_note(
+                f"{Path(file).name}:{frame.f_lineno}: {error}"
+            )  # guard: declared-line-noted
+            return
         frame = frame.f_back
-    if frame is not None:
-        place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-        error.add_note(f"{place}: {error}")  # guard: declared-line-noted
+
+
+def _is_foreign(file: str) -> bool:
+    """Return whether a file is ours or Python's; what else is installed may be an app."""
+    is_pythons = file.startswith(_PYTHON) and not file.startswith(_INSTALLED)
+    return is_pythons or file.startswith(_NOT_THE_USERS)  # guard: python-declares-nothing
 
 
 class DeclarationError(EngineError, ValueError):

@@ -7241,6 +7241,18 @@ TABLE: Final[Sequence[Mutant]] = (
         DECLARING,
     ),
     Mutant(
+        "no-declaration-beyond-loop",
+        "mistakes: a wrong declaration in a task of ours is not told with a line of who runs it",
+        gives("frame is not None"),
+        "tests/engine/app/test_declared_lines.py",
+    ),
+    Mutant(
+        "python-declares-nothing",
+        "mistakes: a wrong declaration is not told with a line of Python",
+        returns("file.startswith(_NOT_THE_USERS)"),
+        "tests/engine/app/test_declared_lines.py",
+    ),
+    Mutant(
         "bare-decorator-told",
         "mistakes: a decorator without parentheses is told",
         never,
