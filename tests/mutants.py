@@ -9177,6 +9177,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_workflows.py",
     ),
     Mutant(
+        "what-node-makes-awaited",
+        "client: who waits for a node waits for the stack and the server, too",
+        uncaught,
+        "tests/client/test_actors.py",
+    ),
+    Mutant(
         "ready-node-wakes-and-runs",
         "client: a node is ready once it opens and runs episodes of the actor",
         always,

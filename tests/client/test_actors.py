@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 from msgspec.structs import replace
 
 from engine.cluster.nodes import encoded
+from streams import jetstream
+from streams.clock import SystemClock
+from streams.embedded import EmbeddedNats
 from streams.keys import node_key
+from streams.subjects import Stack
+from tests.engine.adapters.samples import free_port
 from tests.projections.lives import projecting, wait_projected
 from tests.vigil.journal import DBA, NODE_TTL_S, said_by
 from vigil.client import Client
-from vigil.errors import Mistake, NotFound, Trouble
+from vigil.errors import Mistake, NotFound, ServerAway, StackNotFound, Trouble
 
 
 @pytest.fixture
@@ -64,6 +70,38 @@ async def test_a_program_waits_until_a_node_is_ready(ports, client):
     await client.actors.pause("dba", reason="deploy")
     with pytest.raises(Trouble, match="it is paused"):
         await client.nodes.wait_ready("dba", timeout_s=0)
+
+
+class Meanwhile(SystemClock):
+    """A clock on which one thing after the other happens while somebody sleeps."""
+
+    def __init__(self, *happens):
+        self.left = list(happens)
+
+    async def sleep(self, seconds):
+        await self.left.pop(0)()
+
+
+async def test_who_waits_for_a_node_waits_for_its_server_and_its_stack_too(tmp_path):
+    async with AsyncExitStack() as opened:
+        server = EmbeddedNats(tmp_path, port=free_port())
+
+        async def server_starts():
+            opened.enter_context(server)
+
+        async def node_starts():
+            connecting = jetstream.connect(server.url, stack=Stack("fresh"))
+            ports = await opened.enter_async_context(connecting)
+            await put_node(ports, "web", runs=True, wakes=True)
+
+        client = await opened.enter_async_context(Client(nats_url=server.url, stack="fresh"))
+        with pytest.raises(ServerAway):
+            await client.nodes.wait_ready(timeout_s=0)
+        client.connections.clock = Meanwhile(server_starts, node_starts)
+        assert await client.nodes.wait_ready("dba") == ["web"]
+        other = await opened.enter_async_context(Client(nats_url=server.url, stack="other"))
+        with pytest.raises(StackNotFound):
+            await other.nodes.wait_ready(timeout_s=0)
 
 
 async def test_nodes_that_are_disabled_are_not_ready(ports, client):

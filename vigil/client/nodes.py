@@ -23,7 +23,15 @@ from vigil.asking.stack import (
 )
 from vigil.client.connections import Connections
 from vigil.client.orders import OrderOutcome
-from vigil.errors import Mistake, NotFound, Trouble, hint, near_hint
+from vigil.errors import (
+    Mistake,
+    NotFound,
+    ServerAway,
+    StackNotFound,
+    Trouble,
+    hint,
+    near_hint,
+)
 
 SELF_TOLD: Final = ("host", "pid", "version", "since", "lease_s")
 """What a node that is up publishes of itself, as fields."""
@@ -116,7 +124,8 @@ class NodeCalls:
         """Return the nodes that are up once one of them does work of the stack, by name.
 
         What is fired for an actor while nodes are up and none has it is refused, so a program that
-        starts a node waits for that first.
+        starts a node waits for that first: also for the stack, which its first node makes, and for
+        a server that is just starting.
 
         Args:
             actor: wait until its episodes are opened and run, and it is not paused. None: until any
@@ -124,17 +133,23 @@ class NodeCalls:
             timeout_s: the longest wait, in seconds; 0: look once.
 
         Raises:
-            Trouble: none does after `timeout_s`; the error says why.
+            Trouble: none does after `timeout_s`; the error says why. `StackNotFound`: nobody has
+                made the stack by then; `ServerAway`: the server does not answer.
         """
         clock = self._connections.clock
         until_s = clock.monotonic_s() + timeout_s
         while True:
-            async with self._connections.log(is_reading=True) as ports:
-                seen = await read_stack(ports)
-            if not (why := _why_idle(seen, actor)):
-                return sorted(each.name for each in seen.nodes if _serves(each, actor))
-            if clock.monotonic_s() >= until_s:
-                raise Trouble(f"{why}, after {timeout_s:g} s")
+            try:
+                async with self._connections.log(is_reading=True) as ports:
+                    seen = await read_stack(ports)
+            except (StackNotFound, ServerAway):  # guard: what-node-makes-awaited
+                if clock.monotonic_s() >= until_s:
+                    raise
+            else:
+                if not (why := _why_idle(seen, actor)):
+                    return sorted(each.name for each in seen.nodes if _serves(each, actor))
+                if clock.monotonic_s() >= until_s:
+                    raise Trouble(f"{why}, after {timeout_s:g} s")
             await clock.sleep(LOOK_S)
 
     async def set_mode(

@@ -1283,7 +1283,8 @@ class SyncNodeCalls:
         """Return the nodes that are up once one of them does work of the stack, by name.
 
         What is fired for an actor while nodes are up and none has it is refused, so a program that
-        starts a node waits for that first.
+        starts a node waits for that first: also for the stack, which its first node makes, and for
+        a server that is just starting.
 
         Args:
             actor: wait until its episodes are opened and run, and it is not paused. None: until any
@@ -1291,7 +1292,8 @@ class SyncNodeCalls:
             timeout_s: the longest wait, in seconds; 0: look once.
 
         Raises:
-            Trouble: none does after `timeout_s`; the error says why.
+            Trouble: none does after `timeout_s`; the error says why. `StackNotFound`: nobody has
+                made the stack by then; `ServerAway`: the server does not answer.
         """
         return self._thread.run(self._calls.wait_ready(actor, timeout_s=timeout_s))
 
