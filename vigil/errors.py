@@ -4,7 +4,7 @@ VigilError
 ├── Mistake          cannot work as it was called or set  exit 2: change the call or the setting
 └── Trouble          the surroundings do not play along   exit 1: look at what has happened
     ├── NotFound     nothing has that id, name or key     look which there are
-    │   └── StackNotFound  nobody has made the stack      correct its name, or start a node
+    ├── StackNotFound  nobody has made the stack          correct its name, or start a node
     ├── ServerAway   NATS or Postgres does not answer     start it, and make the same call again
     ├── EventsMissed events were removed before read      go on past them, or with what is kept
     └── PastLost     the stack's log has lost its past    exit 4: a person decides how to go on
@@ -70,8 +70,11 @@ class NotFound(Trouble):
     """Nothing in the stack has that id, name or key."""
 
 
-class StackNotFound(NotFound):
-    """The server has no stack of that name. Its first node makes it, or who asks for that."""
+class StackNotFound(Trouble):
+    """The server has no stack of that name. Its first node makes it, or who asks for that.
+
+    No `NotFound`: whoever expects that something is not there means a thing of an existing stack.
+    """
 
 
 class ServerAway(Trouble):

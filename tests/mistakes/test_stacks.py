@@ -19,7 +19,7 @@ from tests.mistakes.mistake import Mistake
 from tests.vigil.program import NOWHERE, Vigil
 from vigil.asking.connect import COMMAND_TRIES_S
 from vigil.client import Client
-from vigil.errors import StackNotFound
+from vigil.errors import NotFound, StackNotFound
 
 WATCHER = """
 from vigil import Actor, App, event
@@ -86,6 +86,7 @@ SAID = {each.number: each.said for each in MISTAKES}
 ASKED = (
     *("publish x {}", "publish x --lines", "fire watcher look", "actors list", "actors show a"),
     *("actors pause a", "mode", "orders rebuild", "apply rule.yaml", "reconcile", "uncompress"),
+    *("findings clear k", "findings ack k", "findings note k text"),
     *("events why x1", "episodes resolve r", "actors why a e", "workflows start w"),
 )
 """Commands that go to the log."""
@@ -149,6 +150,13 @@ async def test_a_client_says_what_the_command_does(vigil, nats):
             await client.publish("host.seen", {})
     assert f"vigil: {refused.value}".startswith(SAID[76])
     assert "create_stack=True" in refused.value.remedy
+
+
+async def test_a_misspelt_stack_is_not_taken_for_a_missing_finding(vigil, nats):
+    async with Client(nats_url=nats.url, stack="vigl") as client:
+        with pytest.raises(StackNotFound) as refused:
+            await client.findings.clear("k")
+    assert not isinstance(refused.value, NotFound)
 
 
 async def test_a_client_makes_a_stack_if_it_is_told_to(nats, stack):
