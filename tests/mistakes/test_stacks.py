@@ -193,6 +193,7 @@ async def test_who_may_not_ask_for_names_is_told_the_rest(tmp_path):
     ("streams", "stacks"),
     [
         (["KV_a-registry", "a-events", "KV_b-qa-registry", "b-qa-events", "x"], ["a", "b-qa"]),
+        (["KV_a-registry", "a-events", "a", "KV_a", "a-registry"], ["a"]),
         (["KV_a-registry", "b-events", "KV_registry", "events", "-events", "registry"], []),
     ],
 )

@@ -179,13 +179,10 @@ def names_of(stack: Stack) -> Mapping[str, str]:
 
 def stacks_among(streams: Iterable[str]) -> list[str]:
     """Return the names of the stacks that `streams`, all names of a server, are those of."""
-    there = set(streams)
-    found = []
-    for name in there:
-        stack = name.removeprefix(_BUCKET).removesuffix(f"-{REGISTRY}")
-        if {bucket_stream(f"{stack}-{REGISTRY}"), f"{stack}-{Stream.EVENTS}"} <= there:
-            found.append(stack)
-    return sorted(found)
+    there, suffix = set(streams), f"-{REGISTRY}"
+    registries = (name for name in there if name.startswith(_BUCKET) and name.endswith(suffix))
+    stacks = (name.removeprefix(_BUCKET).removesuffix(suffix) for name in registries)
+    return sorted(stack for stack in stacks if f"{stack}-{Stream.EVENTS}" in there)
 
 
 def bucket_stream(bucket: str) -> str:
