@@ -1,6 +1,6 @@
 """The log of a stack, for programs that hold a connection of their own: ports, nodes, requests.
 
-    async with connect(url, stack=Stack()) as ports:
+    async with connect(url, stack=Stack(), creates=False) as ports:
         await fire(ports, "orders", "is_paid", {"order": "o-1"}, requested_by="nightly")
 
 A program that asks or orders something needs less: `vigil.client.Client`.

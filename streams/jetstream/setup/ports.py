@@ -41,10 +41,11 @@ async def connect(
 
     `url` may have several servers of a cluster, separated by commas. The ports' `stack` has the
     partitions that the server says. The connection comes back by itself for as long as the context
-    is open. Without `creates`, a stack that does not exist is refused; with `is_for_node`, the
-    rights of a node are checked, and a compressed stream is changed, or refused. With `is_reading`,
-    a stack that has lost its past is let through, for people who only look at it. `known` has
-    positions that the rows know, by stream within the stack: then nothing is made anew.
+    is open. Whoever runs no node asks for `creates=False`: a stack that does not exist is refused
+    then, since its name may be misspelt. With `is_for_node`, the rights of a node are checked, and
+    a compressed stream is changed, or refused. With `is_reading`, a stack that has lost its past is
+    let through, for people who only look at it. `known` has positions that the rows know, by stream
+    within the stack: then nothing is made anew.
 
     Raises:
         BadName: `url` has an invalid address, or there are no credentials where `settings` say.
