@@ -4078,6 +4078,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/cluster/test_differences.py",
     ),
     Mutant(
+        "only-fresh-entries-compared",
+        "what one node says anew is not compared for all nodes",
+        always,
+        "tests/engine/cluster/test_differences.py",
+    ),
+    Mutant(
         "difference-told-once",
         "a node warns once of a difference, not each time that somebody says something",
         always,

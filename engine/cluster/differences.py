@@ -62,10 +62,28 @@ def differences(
     return found
 
 
-def differences_from(one: NodeInfo, others: Iterable[NodeInfo]) -> list[DeclarationDifference]:
-    """Return where `others` differ from `one`, by actor: of those that differ alike, the first."""
-    rest = list(others)
-    return [each for id_ in sorted(one.actors) for each in _of_actor(id_, one, rest)]
+def differences_from(
+    one: NodeInfo, others: Iterable[NodeInfo]
+) -> list[Sequence[DeclarationDifference]]:
+    """Return where each of `others` differs from `one`; of those alike, the first is named.
+
+    Nodes of one app are alike, so what costs most is done once for them.
+    """
+    compared: list[tuple[NodeInfo, Sequence[DeclarationDifference]]] = [(one, ())]
+    return [_compared(one, other, compared) for other in others]
+
+
+def _compared(
+    one: NodeInfo,
+    other: NodeInfo,
+    compared: list[tuple[NodeInfo, Sequence[DeclarationDifference]]],
+) -> Sequence[DeclarationDifference]:
+    for alike, found in compared:
+        if alike.actors == other.actors:
+            return found
+    found = [each for id_ in sorted(one.actors) for each in _of_actor(id_, one, [other])]
+    compared.append((other, found))
+    return found
 
 
 def _of_actor(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -243,29 +244,37 @@ class DeclarationWatch:
     node: str
     _entries: dict[str, bytes] = field(default_factory=dict)
     _nodes: dict[str, NodeInfo] = field(default_factory=dict)
-    _told: frozenset[tuple[str, Sequence[str]]] = frozenset()
+    _found: dict[str, frozenset[tuple[str, Sequence[str]]]] = field(default_factory=dict)
+    """Where each other node differs from this one."""
 
     def hear(self, entries: Sequence[BucketEntry]) -> None:
         """Note what nodes say, or that they are gone; warn once of each difference."""
-        # Most entries are renewals, which say what was said before.
-        fresh = [each for each in entries if each.value != self._entries.get(each.key)]
-        for each in fresh:
-            self._note(each)
-        own = self._nodes.get(node_key(self.node))
+        told, fresh = set[tuple[str, Sequence[str]]]().union(*self._found.values()), set[str]()
+        for each in entries:
+            if each.value != self._entries.get(each.key):  # Most renew what was said before.
+                fresh.add(each.key)
+                self._note(each)
+        key = node_key(self.node)
+        own = self._nodes.get(key)
         if not fresh or own is None:
             return
-        others = [info for key, info in sorted(self._nodes.items()) if info is not own]
-        found = differences_from(own, others)
-        for difference in found:
-            if difference.key not in self._told:  # guard: difference-told-once
+        # While all nodes are deployed, each says something new several times.
+        among = self._nodes if key in fresh else fresh  # guard: only-fresh-entries-compared
+        others = sorted(each for each in among if each != key and each in self._nodes)
+        found = differences_from(own, [self._nodes[each] for each in others])
+        for difference in chain(*found):
+            if difference.key not in told:  # guard: difference-told-once
+                told.add(difference.key)
                 log.warning(difference.says, do=REMEDY)
-        self._told = frozenset(each.key for each in found)
+        for other, differing in zip(others, found, strict=True):
+            self._found[other] = frozenset(each.key for each in differing)
 
     def _note(self, entry: BucketEntry) -> None:
         info = None if entry.value is None else nodes.decoded(entry.value)
         if entry.value is None or info is None:
             self._entries.pop(entry.key, None)
             self._nodes.pop(entry.key, None)
+            self._found.pop(entry.key, None)
         else:
             self._entries[entry.key], self._nodes[entry.key] = entry.value, info
 

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from engine.app.actor import Actor
 from engine.app.triggers import event
+from engine.cluster import members
 from engine.cluster.differences import NAMED_MAX, REMEDY, differences, differences_from
 from engine.cluster.members import DeclarationWatch
 from engine.cluster.modes import Switch
@@ -64,7 +65,8 @@ def test_nodes_that_differ_alike_are_told_of_once():
     new = declared(cooldown_s=30)
     nodes = [node("n1", a=declared()), *(node(f"n{number}", a=new) for number in range(2, 9))]
     assert [(each.one, each.other) for each in differences(nodes)] == [("n1", "n2")]
-    assert len(differences_from(nodes[0], nodes[1:])) == 1
+    found = differences_from(nodes[0], nodes[1:])
+    assert [(each.one, each.other) for (each,) in found] == [("n1", "n2")] * 7
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,39 @@ def test_a_difference_is_told_once_until_it_is_gone():
         watch.hear([said("n2", None), said("n3", None)])
         watch.hear([said("n2", node("n2", a=new))])
         assert len(told(lines)) == 2
+
+
+def test_a_difference_stands_for_as_long_as_one_node_has_it():
+    watch, new = DeclarationWatch("n1"), declared(cooldown_s=30)
+    with capture_logs() as lines:
+        watch.hear([said("n1", node("n1", a=declared())), said("n2", node("n2", a=new))])
+        watch.hear([said("n2", None), said("n3", node("n3", a=new))])
+        watch.hear([said("n4", node("n4", a=new))])
+    assert len(told(lines)) == 1
+
+
+def test_what_one_node_says_anew_is_compared_alone_unless_it_is_this_one(monkeypatch):
+    compared = []
+
+    def noting(one, others):
+        compared.append([each.name for each in others])
+        return differences_from(one, others)
+
+    monkeypatch.setattr(members, "differences_from", noting)
+    watch = DeclarationWatch("n1")
+    watch.hear([said(each, node(each, a=declared())) for each in ("n1", "n2", "n3")])
+    watch.hear([said("n2", node("n2", a=declared(cooldown_s=30)))])
+    watch.hear([said("n1", node("n1", a=declared(cooldown_s=30)))])
+    assert compared == [["n2", "n3"], ["n2"], ["n2", "n3"]]
+
+
+def test_of_two_things_that_a_node_says_at_once_the_later_counts():
+    watch, own = DeclarationWatch("n1"), said("n1", node("n1", a=declared()))
+    one, other = (said("n2", node("n2", a=declared(cooldown_s=each))) for each in (30, 60))
+    with capture_logs() as lines:
+        watch.hear([own, one])
+        watch.hear([other, one])
+    assert len(told(lines)) == 1
 
 
 def test_an_entry_that_cannot_be_read_is_no_difference():
