@@ -13,10 +13,12 @@ import hmac
 import os
 import ssl
 from binascii import Error as NotBase64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from itertools import islice
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -40,6 +42,10 @@ SHOWN_CHARS_MAX: Final = 300
 
 TIMEOUT_S_MAX: Final = 600.0
 """Longest timeout of a receiver, in seconds: the longest that a route gives an attempt."""
+
+
+VALUES_MAX: Final = 1_000
+"""Most values of one adapter in which variables are looked for when a node starts."""
 
 
 PREFIX: Final = "whsec_"
@@ -80,17 +86,21 @@ class _Variable:
 
 
 def missing_variables(adapter: object) -> Sequence[str]:
-    """Return the variables of `env` in the attributes of `adapter` that this process lacks."""
-    kept = getattr(adapter, "__dict__", {}).values()
-    return sorted({each.name for value in kept for each in _variables(value) if not each.value})
+    """Return the variables of `env` in the attributes of `adapter` that this process lacks.
 
-
-def _variables(value: object) -> Iterator[_Variable]:
-    if isinstance(value, _Variable):
-        yield value
-    elif isinstance(value, Mapping | tuple):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _variables(each)
+    Dictionaries, lists and tuples are looked into, the outermost first; nothing else of the user's.
+    """
+    missing, left = set[str](), deque(getattr(adapter, "__dict__", {}).values())
+    for _ in range(VALUES_MAX):  # One may contain itself.
+        if not left:
+            break
+        value = left.popleft()
+        if isinstance(value, _Variable):
+            missing |= set() if value.value else {value.name}
+        elif isinstance(value, dict | list | tuple):
+            within = value.values() if isinstance(value, dict) else value
+            left.extend(islice(within, VALUES_MAX))
+    return sorted(missing)
 
 
 def checked_secret(secret: Secret, *, of: str, argument: str) -> Secret:
