@@ -4230,6 +4230,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_dead.py",
     ),
     Mutant(
+        "whole-key-wins",
+        "a whole key of a dead letter names that one, even if others begin so",
+        never,
+        "tests/client/test_dead_letters.py",
+    ),
+    Mutant(
         "whole-key-needs-no-rows",
         "a decision about a dead letter with its whole key reads no rows",
         gives("kind == Kind.EPISODE"),
