@@ -21,7 +21,7 @@ from streams.model.findings import Severity
 from tests.engine.workflows.flows import done, fails, flow, given
 from tests.projections import lives
 from tests.projections.lives import AT, write, write_events
-from vigil import Mistake, NotFound
+from vigil.errors import Mistake, NotFound
 
 SECOND = timedelta(seconds=1)
 
