@@ -132,6 +132,7 @@ async def test_a_list_of_several_statuses_has_those_of_each(listed):
     assert several == [row for row in whole if row["status"] in wanted]
     assert 0 < len(several) < len(whole)
     assert (await calls.list(status=[])).rows == []
+    assert (await calls.list(status=(each for each in wanted))).rows == several
 
 
 async def test_a_count_says_how_many_of_each_status_a_list_has(listed):

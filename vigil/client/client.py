@@ -210,9 +210,9 @@ class Client:
         Raises:
             Mistake: there is no such `kind`, or `after` is no such `next`.
         """
-        from vigil.client.page import INBOX, INBOX_KINDS, check_one_of
+        from vigil.client.page import INBOX, INBOX_KINDS, checked_one_of
 
-        check_one_of("kind", kind, INBOX_KINDS)
+        kind = checked_one_of("kind", kind, INBOX_KINDS)
         return await INBOX.page(
             self.connections, after=after, limit=limit, kind=kind, actor=actor, reverse=reverse
         )

@@ -15,7 +15,7 @@ from streams.layout import Kind
 from streams.model.outputs import OutputStatus
 from vigil.asking.rows import ID_NAMES_MAX, not_found, require
 from vigil.client.connections import Connections
-from vigil.client.page import LETTER_STATUSES, Page, PagedList, check_one_of
+from vigil.client.page import LETTER_STATUSES, Page, PagedList, checked_one_of
 from vigil.errors import Mistake
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class DeadLetterCalls:
             Mistake: there is no such `status`.
             NotFound: there is no dead letter of the key `after`.
         """
-        check_one_of("status", status, LETTER_STATUSES)
+        status = checked_one_of("status", status, LETTER_STATUSES)
         return await LETTERS.page(
             self._connections,
             after=after,

@@ -34,8 +34,8 @@ from vigil.client.page import (
     LIMIT_MAX,
     Page,
     PagedList,
-    check_one_of,
     check_time,
+    checked_one_of,
 )
 from vigil.errors import Mistake, NotFound, Trouble
 from vigil.settings import WAIT_S
@@ -199,7 +199,7 @@ class EpisodeCalls:
             Mistake: there is no such `status`, a time has no time zone, or `after` is neither.
             NotFound: there is no episode of the id `after`.
         """
-        check_one_of("status", status, EPISODE_STATUSES)
+        status = checked_one_of("status", status, EPISODE_STATUSES)
         check_time("since", since)
         check_time("until", until)
         return await EPISODES.page(

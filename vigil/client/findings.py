@@ -15,7 +15,7 @@ from projections.records import FindingCause, FindingRecord, FindingSummary, rec
 from streams.model.findings import Severity
 from vigil.asking.rows import not_found, require
 from vigil.client.connections import Connections
-from vigil.client.page import FINDING_STATUSES, Page, PagedList, check_one_of
+from vigil.client.page import FINDING_STATUSES, Page, PagedList, checked_one_of
 from vigil.errors import Mistake
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class FindingCalls:
             Mistake: there is no such `status` or `severity`.
             NotFound: there is no finding of the key `after`.
         """
-        check_one_of("status", status, FINDING_STATUSES)
-        check_one_of("severity", severity, Severity)
+        status = checked_one_of("status", status, FINDING_STATUSES)
+        severity = checked_one_of("severity", severity, Severity)
         return await FINDINGS.page(
             self._connections,
             after=after,
@@ -90,7 +90,7 @@ class FindingCalls:
         Raises:
             Mistake: there is no such `severity`.
         """
-        check_one_of("severity", severity, Severity)
+        severity = checked_one_of("severity", severity, Severity)
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             return await reader.count_findings(pool, stack, severity=severity, actor=actor)

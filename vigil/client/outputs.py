@@ -14,7 +14,7 @@ from streams.model.outputs import OutputStatus
 from vigil.asking.rows import require
 from vigil.client.connections import Connections
 from vigil.client.episodes import EpisodeCalls
-from vigil.client.page import Page, PagedList, check_one_of
+from vigil.client.page import Page, PagedList, checked_one_of
 from vigil.settings import DECISION_S
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class OutputCalls:
             NotFound: there is no output of the key `after`, or no episode of that id.
             Mistake: there is no such `status`.
         """
-        check_one_of("status", status, OutputStatus)
+        status = checked_one_of("status", status, OutputStatus)
         return await OUTPUTS.page(
             self._connections,
             after=after,

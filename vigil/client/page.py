@@ -151,13 +151,19 @@ INBOX: Final = PagedList(
 )
 
 
-def check_one_of(what: str, wanted: OneOrMore | None, known: Iterable[str]) -> None:
-    """Raise `Mistake` if a list is asked for a value of `what` that there is not."""
+def checked_one_of(
+    what: str, wanted: OneOrMore | None, known: Iterable[str]
+) -> Sequence[str] | None:
+    """Return the values of `what` that a list is asked for; `Mistake`: there is no such one."""
+    if wanted is None:
+        return None
     there = list(known)
-    for each in [wanted] if isinstance(wanted, str) else wanted or ():
+    values = [wanted] if isinstance(wanted, str) else list(wanted)  # Of a generator, once.
+    for each in values:
         if each not in there:  # guard: unknown-status-is-mistake
             says = f"{what}: {each!r} is not one of {', '.join(there)}"
             raise Mistake(says, remedy=near_hint(each, there))
+    return values
 
 
 def check_time(what: str, time: datetime | None) -> None:

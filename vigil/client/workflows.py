@@ -14,7 +14,7 @@ from streams.json import JsonObject
 from streams.model.workflows import ResumeHow, WorkflowStatus
 from vigil.asking.rows import find_id, require
 from vigil.client.connections import Connections
-from vigil.client.page import Page, PagedList, check_one_of
+from vigil.client.page import Page, PagedList, checked_one_of
 from vigil.settings import DECISION_S, WAIT_S
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class WorkflowCalls:
             Mistake: there is no such `status`.
             NotFound: there is no instance of the id `after`.
         """
-        check_one_of("status", status, WorkflowStatus)
+        status = checked_one_of("status", status, WorkflowStatus)
         return await INSTANCES.page(
             self._connections,
             after=after,
