@@ -252,15 +252,20 @@ class BadHistory(EngineError, ValueError):
     """A file that is no recorded journal, or none that this app can replay."""
 
 
+def with_place(said: str, place: str) -> str:
+    """Return what is said with the user's line behind it, as far as there is either."""
+    return " ".join(filter(None, (said, f"({place})" if place else "")))
+
+
 class StrategyError(EngineError, ValueError):
     """User code broke the contract. The episode fails; the node does not."""
 
     error_class: ClassVar[str] = "strategy_error"
     """Recorded with the failed episode."""
 
-    def __init__(self, problem: str, *, place: str = "") -> None:
+    def __init__(self, problem: str = "", *, place: str = "") -> None:
         """Create the error; `place` is the user's line that it is about, if that is known."""
-        super().__init__(f"{problem} ({place})" if place else problem)
+        super().__init__(with_place(problem, place))
         self.place = place
         """Such as `checks.py:12, in disk`; empty: the line that raised it."""
 

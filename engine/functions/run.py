@@ -49,6 +49,7 @@ from engine.errors import (
     InvalidAction,
     ReplayDiffers,
     StrategyError,
+    with_place,
 )
 from engine.functions.branch import (
     BRANCHES_MAX,
@@ -207,7 +208,7 @@ async def _called(function: Function, ctx: object, trigger: Trigger) -> object:
 
 def _at(place: str, error: StrategyError) -> EpisodeFailed:
     """Return `error` as what ends an episode, with the user's line if it does not name one."""
-    told = f"{error} ({place})" if place and not error.place else str(error)
+    told = str(error) if error.place else with_place(str(error), place)
     return EpisodeFailed(error.error_class, told)
 
 

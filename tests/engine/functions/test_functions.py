@@ -17,7 +17,7 @@ from engine.app.outputs import propose_output
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import overrides
 from engine.app.triggers import event
-from engine.errors import CallFailed, DeclarationError, InvalidAction, cause_line
+from engine.errors import CallFailed, DeclarationError, InvalidAction, StrategyError, cause_line
 from engine.waits.requests import resolve
 from engine.waits.signals import References
 from streams.clock import SystemClock
@@ -86,6 +86,19 @@ async def test_a_failure_without_a_detail_says_where_it_was_raised():
 
     life = await play(check)
     assert re.fullmatch(r"\(test_functions\.py:\d+, in check\)", life.end.error_detail)
+
+
+class NoStock(StrategyError):
+    error_class = "no_stock"
+
+
+async def test_an_error_of_the_user_without_a_text_has_its_class_and_its_line():
+    async def check(ctx, trigger):
+        raise NoStock
+
+    end = (await play(check)).end
+    assert end.error_class == "no_stock"
+    assert re.fullmatch(r"\(test_functions\.py:\d+, in check\)", end.error_detail)
 
 
 async def test_a_tool_of_one_word_is_called_by_it():
