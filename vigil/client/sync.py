@@ -1177,6 +1177,9 @@ class SyncFindingCalls:
     ) -> Page[FindingSummary]:
         """Return findings: the most severe first, then the latest changed.
 
+        One that changes while pages are read moves to the front of its severity: later pages may
+        lack it, or in reverse have it once more. None of the others is left out.
+
         Args:
             status: `active`, `cleared`, `expired`, or `superseded` for what was raised anew since,
                 or several of them; None: any.
