@@ -22,7 +22,7 @@ def defaults():
 
 async def happening():
     async with run(app_with(finds(LOOKS)), tools=DISK) as vigil:
-        await vigil.publish(HAPPENED)
+        await vigil.publish(HAPPENED, {"host": "a"})
         await vigil.run_until_idle()
 
 
