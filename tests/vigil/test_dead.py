@@ -266,7 +266,7 @@ def test_the_letter_of_an_episode_is_named_by_so_much_of_its_key_as_tells_it_apa
     said = one_line(connected.run("dead", "requeue", "episode."), code=1)
     assert "there is no such dead letter" in said
     said = one_line(connected.run("dead", "discard", "episode.zz", "--reason", "r"), code=1)
-    assert "`vigil dead list --all` shows those that there are" in said
+    assert "`vigil dead list --all` shows those there are" in said
     done = connected.run("dead", "discard", short.upper().replace("EPISODE", "episode"),
                          "--reason", "r")  # fmt: skip
     assert done.stdout == f"{one}: discarded\n"
