@@ -16,7 +16,7 @@ from vigil.errors import Mistake
 from vigil.options import By, IsJson, IsWide, Limit, Reason
 from vigil.printing import tables
 from vigil.printing.columns import Column, Form, Listing
-from vigil.printing.output import rows_of, show_section, show_table
+from vigil.printing.output import DRY, rows_of, show_section, show_table
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ ORDERS: Final = Listing(
     ),
     spare=("partitions", "expectation", "reason"),
 )
-DRIFTS: Final = Listing((Column("order", "order_key"), Column("what is wrong", "problem")))
+DRIFTS: Final = Listing((Column("order", "order_key"), Column("what was wrong", "problem")))
+DRIFTS_DRY: Final = Listing((Column("order", "order_key"), Column("what is wrong", "problem")))
 
 _CLOCK: Final = SystemClock()
 
@@ -116,8 +117,15 @@ def rebuild(
     """
     drifts = call(ctx, lambda client: client.orders.rebuild(dry_run=is_dry))
     rows = [{"order_key": each.key, "problem": each.says} for each in drifts]
+    print_drifts(rows, is_dry=is_dry, is_json=is_json)
+
+
+def print_drifts(rows: Sequence[Row], *, is_dry: bool, is_json: bool = False) -> None:
+    """Print which orders nodes saw otherwise than they were given, or see so still."""
     why_none = "" if rows else "nothing to do: nodes see what was ordered"
-    show_table(rows, DRIFTS, is_json=is_json, why_none=why_none)
+    show_table(rows, DRIFTS_DRY if is_dry else DRIFTS, is_json=is_json, why_none=why_none)
+    if is_dry and rows and not is_json:
+        print(DRY)
 
 
 def mode(

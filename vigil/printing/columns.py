@@ -19,6 +19,7 @@ SENTENCE: Final = 64
 """Room for an error, in columns of characters: its class, and what went wrong."""
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_EVERY: Final = re.compile(r"\bevery (\d+)s\b")
 
 UTC: Final = "(UTC)"
 
@@ -38,7 +39,8 @@ class Form(Enum):
     ID = auto()
     """An id: its beginning; all of it if the table is wide."""
     KEY = auto()
-    """A text that may be an id, or end with one behind a dot: its beginning; all if it is wide."""
+    """A text that may be an id, or end with one behind a dot or a blank: its beginning; all if it
+    is wide."""
     AGE = auto()
     """A time: how long ago, or in how long; the time in UTC if the table is wide."""
     TIME = auto()
@@ -133,6 +135,18 @@ def took(milliseconds: object) -> str | None:
     return f"{seconds:.1f}s" if seconds < MINUTE_S else _duration(seconds)
 
 
+def interval(seconds: int) -> str:
+    """Return an interval exactly, in the largest unit that divides it: 90s, 90m, 30d."""
+    units = (("d", DAY_S), ("h", HOUR_S), ("m", MINUTE_S))
+    unit, of_one_s = next((each for each in units if seconds % each[1] == 0), ("s", 1))
+    return f"{seconds // of_one_s}{unit}"
+
+
+def with_intervals(text: str) -> str:
+    """Return a text about schedules with their intervals as people write them: `every 30d`."""
+    return _EVERY.sub(lambda found: f"every {interval(int(found[1]))}", text)
+
+
 def error_of(row: Row) -> str | None:
     """Return an error on one line: its class, and the line of its detail that says what it is."""
     cause = cause_of(row.get("error_detail"))
@@ -195,7 +209,7 @@ def _formed(values: Sequence[object], form: Form, *, now: datetime, is_wide: boo
 
 def _id_in(key: object) -> str:
     """Return the id that a key ends with; empty: it ends with none."""
-    _, _, end = str(key).rpartition(".")
+    end = re.split("[. ]", str(key))[-1]
     return end if _ID.fullmatch(end) else ""  # guard: key-without-id-whole
 
 

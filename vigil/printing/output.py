@@ -19,6 +19,9 @@ from vigil.printing.columns import Listing
 
 _CLOCK: Final = SystemClock()
 
+DRY: Final = "dry run: nothing was changed; without --dry-run it is done"
+"""The last line of what would be done."""
+
 
 def rows_of(records: Iterable[msgspec.Struct]) -> list[dict[str, object]]:
     """Return records as rows of their columns."""

@@ -8,6 +8,9 @@ from uuid import UUID
 
 import msgspec
 
+from engine.episodes.recovery import SweepVerdict
+from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
+from engine.operations.reconcile import Reconciled
 from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
     DeadLetterRecord,
@@ -20,6 +23,7 @@ from projections.records import (
     WorkflowSummary,
 )
 from vigil.asking.repairs.diagnosis import DoctorCheck
+from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
 
@@ -32,6 +36,9 @@ DISK: Final = UUID("a81c07d2-5e19-4f6b-b2c3-91d04e7f8a22")
 FORK: Final = UUID("c5d9e0f1-2b3a-4c8d-9e7f-10a2b3c4d5e6")
 SLEEPER: Final = UUID("0b7e6d5c-4a39-4281-b706-f5e4d3c2b1a0")
 SINCE_DEPLOY: Final = UUID("5d4c3b2a-1f0e-4d9c-8b7a-695847362514")
+LOST: Final = UUID("d0c1b2a3-7f6e-4d5c-8b4a-39281706f5e4")
+UNANSWERED: Final = UUID("94a5b6c7-d8e9-4fa0-91b2-c3d4e5f60718")
+LEFT_OVER: Final = UUID("6e7f8091-a2b3-4c4d-95e6-f708192a3b4c")
 ROLLOUT: Final = UUID("77e1d2c3-b4a5-4968-8778-695a4b3c2d1e")
 
 
@@ -530,26 +537,38 @@ PLACES: Final[Rows] = [
     },
 ]  # fmt: skip
 
-FORGOTTEN: Final[Rows] = [
-    {
-        "episode_id": str(WEB), "actor_id": "watcher", "status": "running",
-        "latest_at": before(hours=2), "verdict": "recovered",
-    },
-    {
-        "episode_id": str(DISK), "actor_id": "capacity", "status": "queued",
-        "latest_at": before(hours=1), "verdict": "held",
-    },
-]  # fmt: skip
-RECONCILED: Final[Rows] = [
-    {
-        "action": "disarm", "actor_id": "capacity", "expectation_id": "disk_has_room",
-        "about": "tick every 2592000s", "outcome": "planned",
-    },
-    {
-        "action": "cancel", "actor_id": "watcher", "expectation_id": "certificate_is_fresh",
-        "about": str(SLEEPER), "outcome": "planned",
-    },
-]  # fmt: skip
+FORGOTTEN: Final = RecoverReport(
+    counts={each: int(each in ("recovered", "held")) for each in SweepVerdict},
+    episodes=[
+        {
+            "episode_id": str(LOST), "actor_id": "watcher", "status": "running",
+            "latest_at": before(hours=2), "verdict": "recovered",
+        },
+        {
+            "episode_id": str(UNANSWERED), "actor_id": "capacity", "status": "running",
+            "latest_at": before(hours=1), "verdict": "held",
+        },
+    ],
+    instances=[],
+    unserved=[],
+)  # fmt: skip
+RECONCILED: Final = Reconciled(
+    steps=[
+        ReconcileStep(action=each, outcome=Outcome.PLANNED)
+        for each in (
+            Disarm(
+                actor_id="capacity", expectation_id="disk_has_room", purpose="tick",
+                key="disk_has_room/every 2592000s",
+            ),
+            CancelBlocked(
+                actor_id="watcher", expectation_id="certificate_is_fresh", episode_id=str(LEFT_OVER)
+            ),
+        )
+    ],
+    nodes=["vm-1", "vm-2"],
+    compared=["capacity", "watcher"],
+    skipped={},
+)  # fmt: skip
 DRIFTS: Final[Rows] = [
     {"order_key": "node.vm-2", "problem": "nodes see no mode, and trigger_only was ordered"},
 ]
