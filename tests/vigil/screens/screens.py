@@ -42,8 +42,7 @@ class _Terminal(io.StringIO):
 
 
 def _inbox() -> None:
-    for line in inbox.lines(rows.INBOX):
-        tables.terminal().print(line, soft_wrap=True)
+    inbox.print_inbox(rows.INBOX, limit=50, why_none="", now=NOW)
 
 
 SCREENS: Final[Mapping[str, Callable[[], None]]] = {
