@@ -37,7 +37,7 @@ LISTING: Final = Listing(
     (
         Column("key", "finding_key"),
         Column("severity", "severity"),
-        Column("status", "standing"),
+        Column("status", "standing", room=20),
         Column("age", "raised_at", Form.AGE, wide="raised"),
         Column("summary", "summary", room=32),
         Column("about", "subject_id"),
@@ -48,8 +48,8 @@ LISTING: Final = Listing(
         Column("caused by", "caused_by_key"),
     ),
     spare=(
-        "caused by", "acknowledged by", "ends", "actor", "about", "class", "status", "age",
-        "summary",
+        "caused by", "acknowledged by", "ends", "actor", "about", "class", "summary", "age",
+        "status",
     ),
 )  # fmt: skip
 HISTORY: Final = Listing(
@@ -79,12 +79,12 @@ CHAIN: Final = Listing(
 TOLD: Final = frozenset({
     "stack", "journal_seq", "history", "finding_key", "severity", "status", "class", "summary",
     "subject_kind", "subject_id", "actor_id", "expectation_id", "raised_by_episode_id", "raised_at",
-    "updated_at", "expires_at", "ttl_s", "acknowledged_by",
+    "updated_at", "expires_at", "ttl_s", "acknowledged_by", "acknowledged_at",
 })  # fmt: skip
 """The columns of a finding that the first lines tell, that have a table, or are for programs."""
 
-ACKNOWLEDGED: Final = "acknowledged"
-"""What stands for `active` in a list, of a finding that somebody has acknowledged."""
+ACKNOWLEDGED: Final = "active, acknowledged"
+"""The status of a finding that somebody has acknowledged; `--json` has both in columns."""
 
 CAUSED: Final = "Each finding was caused by the one below it"
 
@@ -139,7 +139,7 @@ def print_findings(
 
 
 def _standing(row: Row) -> object:
-    """Return the status of a finding as a list has it: whether somebody has taken it up, too."""
+    """Return the status of a finding, and whether somebody has taken it up."""
     is_seen = row["status"] == FindingStatus.ACTIVE and row["acknowledged_by"]
     return ACKNOWLEDGED if is_seen else row["status"]
 
@@ -158,7 +158,7 @@ def print_finding(row: Row, *, now: datetime) -> None:
     """Print one finding, and its history, the latest first."""
     about = " ".join(str(row[each]) for each in ("subject_kind", "subject_id") if row[each])
     first = {
-        "status": _status(row),
+        "status": _standing(row),
         "severity": row["severity"],
         "class": row["class"],
         "summary": row["summary"],
@@ -168,6 +168,7 @@ def print_finding(row: Row, *, now: datetime) -> None:
         "raised": columns.moment(row["raised_at"], now),
         "changed": columns.moment(row["updated_at"], now),
         "ends": columns.moment(row["expires_at"], now),
+        "acknowledged": _acknowledged(row, now),
     }
     usual = {"raise_no": 1, "confidence": 1.0}
     told = columns.sheet(row, usual=usual, hidden=TOLD, first=first)
@@ -178,10 +179,9 @@ def print_finding(row: Row, *, now: datetime) -> None:
     show_section("History", changes, HISTORY, now=now)
 
 
-def _status(row: Row) -> str:
-    """Return the status of a finding, and who has acknowledged it."""
-    by = row["acknowledged_by"]
-    return f"{row['status']}, acknowledged by {by}" if by else str(row["status"])
+def _acknowledged(row: Row, now: datetime) -> str | None:
+    by, at = row["acknowledged_by"], columns.moment(row["acknowledged_at"], now)
+    return ", ".join(filter(None, (f"by {by}" if by else None, at))) or None
 
 
 @app.command()

@@ -66,9 +66,6 @@ TOLD: Final = frozenset({
 })  # fmt: skip
 """The columns of an output that the first lines tell, that have a table, or are for programs."""
 
-RETRYING: Final = "retrying"
-"""How a list calls an output that could not be delivered yet; `--json` has its status."""
-
 _CLOCK: Final = SystemClock()
 
 Key = Annotated[str, Argument(metavar="KEY", help="The output's key, as the list shows it.")]
@@ -109,9 +106,7 @@ def print_outputs(
 
 
 def _listed(row: Row) -> Row:
-    is_retried = row["status"] == OutputStatus.PROPOSED and row["attempts"]
-    status = RETRYING if is_retried else row["status"]
-    return {**row, "status": status, "error": columns.error_of(row)}
+    return {**row, "status": columns.output_status(row), "error": columns.error_of(row)}
 
 
 @app.command()
@@ -127,7 +122,7 @@ def show(ctx: typer.Context, *, key: Key, is_json: options.IsJson = False) -> No
 def print_output(row: Row, *, now: datetime) -> None:
     """Print one output, and its history, the latest first."""
     first = {
-        "status": row["status"],
+        "status": columns.output_status(row),
         "adapter": row["adapter"],
         "summary": row["summary"],
         "error": ": ".join(str(row[each]) for each in ("error_class", "error_detail") if row[each]),

@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Final
 
+from streams.model.outputs import OutputStatus
 from vigil.printing.tables import TEXT_MIN, Row, cause_of, in_words, said
 
 ID_CHARS: Final = (8, 13, 18, 23, 36)
@@ -27,6 +28,9 @@ SECOND_MS: Final = 1_000
 MINUTE_S: Final = 60
 HOUR_S: Final = 3_600
 DAY_S: Final = 86_400
+
+RETRYING: Final = "retrying"
+"""What an output is called that could not be delivered yet."""
 
 DRY_RUN: Final = "dry_run"
 """The mode of an episode, or of an instance, that changes nothing outside."""
@@ -154,6 +158,12 @@ def error_of(row: Row) -> str | None:
     if named and cause.startswith(f"{named}: "):
         return cause
     return ": ".join(str(each) for each in (named, cause) if each) or None
+
+
+def output_status(row: Row) -> object:
+    """Return the status of an output as people read it; `--json` has it as it is."""
+    is_retried = row["status"] == OutputStatus.PROPOSED and row["attempts"]
+    return RETRYING if is_retried else row["status"]
 
 
 def marks(row: Row) -> str | None:

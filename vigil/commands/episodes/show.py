@@ -116,6 +116,7 @@ STATES: Final[Mapping[str, str]] = {"recorded": "done"}
 """The state of a step → what it is called in a table; `--json` has it as it is."""
 
 BLOCKED: Final = "blocked"
+PARKED: Final = "parked"
 
 WAITED_FOR: Final[Mapping[str, str]] = {
     BlockReason.APPROVAL: "approval",
@@ -139,6 +140,9 @@ WOULD_HAVE: Final = {"raise": "raised", "update": "updated", "clear": "cleared"}
 """What an intent does → what a dry run would have done."""
 
 ANYBODY: Final = "anybody"
+
+HASH_DIGITS: Final = 12
+"""How much of the hash of a plan is shown; `--hash` takes 8 or more."""
 
 BRANCH: Final = "└"
 """Begins the name of a child, below that of its parent."""
@@ -230,8 +234,14 @@ def result_of(row: Row) -> str:
     if row.get("position") is not None:
         return f"number {row['position']} of its queue"
     if row["status"] == BLOCKED and (waits_for := row.get("blocked_by")):
-        return f"waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
+        return _cause(waits_for)
     return str(row["summary"] or columns.error_of(row) or "")
+
+
+def _cause(waits_for: object) -> str:
+    """Return what an episode waits for, as a list has it; one whose code has changed is parked."""
+    mark = f"{PARKED}: " if waits_for == BlockReason.NONDETERMINISTIC_REPLAY else ""
+    return f"{mark}waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
 
 
 @app.command()
@@ -264,13 +274,16 @@ def print_episode(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
     block = row.get("waits_for")
     if isinstance(block, Mapping):
         print()
-        asked = tables.spelled_out(
-            {**_asked(block, children, now), **_parked(block, steps)}, "plan"
-        )
-        show_sheet("It waits", tables.in_words(asked), utc=False)
+        asked = {**_asked(block, children, now), **_parked(block, steps)}
+        last = {"what to do": todo} if (todo := what_to_do(block)) else {}
+        in_order = tables.in_words(tables.spelled_out(asked, "plan"))
+        show_sheet("It waits", {**in_order, **last}, utc=False)
     findings = [_of_finding(each) for each in _rows_in(row, "findings")]
     show_section("Findings", findings, FINDINGS, now=now)
-    outputs = [{**each, "error": columns.error_of(each)} for each in _rows_in(row, "outputs")]
+    outputs = [
+        {**each, "error": columns.error_of(each), "status": columns.output_status(each)}
+        for each in _rows_in(row, "outputs")
+    ]
     show_section("Outputs", outputs, OUTPUTS, now=now)
     left_out = would_have(row.get("would_raise"), row.get("would_send"))
     show_section("What a dry run leaves out", left_out, WOULD_HAVE_DONE, now=now)
@@ -287,7 +300,9 @@ def _first(row: Row, now: datetime) -> Row:
     """Return what an episode is and how it stands: label → words."""
     status, waits_for = str(row["status"]), row.get("blocked_by")
     if status == BLOCKED and waits_for and not row.get("waits_for"):
-        status = f"{status}: waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
+        status = f"{status}: {_cause(waits_for)}"
+    if waits_for == BlockReason.NONDETERMINISTIC_REPLAY and row.get("waits_for"):
+        status = f"{status}, {PARKED}"
     return {
         "expectation": f"{row['actor_id']}.{row['expectation_id']}",
         "about": " ".join(str(row[each]) for each in ("subject_kind", "subject_id") if row[each]),
@@ -432,24 +447,39 @@ def _asked(block: Mapping[str, object], children: Sequence[Row], now: datetime) 
     asks: Row = {}
     if block["reason"] == BlockReason.WAIT:
         what = f"an answer to {block['ref']}"
-        todo = f"resolve {shlex.quote(str(block['ref']))}"
     elif block["reason"] == BlockReason.NONDETERMINISTIC_REPLAY:
-        what, asks = "other code", {"how": block["summary"]}
-        id_ = block["episode_id"]
-        todo = f"fork {id_} --at N, or cancel {id_}, or bring back the code that it began with"
+        what = WAITED_FOR[BlockReason.NONDETERMINISTIC_REPLAY]
+        asks = {"why": f"the code has changed: {block['summary']}"}
     else:
         approvers = tables.as_list(block["approvers"])
         what = f"approval by {f'one of {approvers}' if approvers else ANYBODY}"
-        asks = {"summary": block["summary"], "plan hash": block["plan_hash"], "plan": block["plan"]}
-        todo = f"approve {block['episode_id']}, or deny {block['episode_id']} --reason …"
+        digits = str(block["plan_hash"] or "")[:HASH_DIGITS]
+        asks = {"summary": block["summary"], "plan hash": digits, "plan": block["plan"]}
     return {
         "for": what,
         "since": columns.moment(block["blocked_at"], now),
         "until": columns.moment(block["expires_at"], now),
         "then": block["on_expiry"] if block["expires_at"] else None,
         **asks,
-        "what to do": f"vigil episodes {todo}",
     }
+
+
+def what_to_do(block: Mapping[str, object]) -> str:
+    """Return the commands that end a wait, a line each; empty: nobody need do anything."""
+    id_ = str(block["episode_id"])[: columns.ID_CHARS[1]]
+    match block["reason"]:
+        case BlockReason.WAIT if not block["ref"]:
+            return ""
+        case BlockReason.WAIT:
+            todo = [f"resolve {shlex.quote(str(block['ref']))}"]
+        case BlockReason.NONDETERMINISTIC_REPLAY:
+            todo = [f"fork {id_} --at N", f"cancel {id_}"]
+        case _:
+            todo = [f"approve {id_}", f"deny --reason '…' {id_}"]
+    lines = [f"vigil episodes {each}" for each in todo]
+    if block["reason"] == BlockReason.NONDETERMINISTIC_REPLAY:
+        lines.append("or bring back the code that it began with")
+    return "\n".join(lines)
 
 
 def _parked(block: Mapping[str, object], steps: Sequence[Row]) -> Row:
