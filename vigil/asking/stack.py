@@ -32,6 +32,7 @@ from streams.model.definitions import (
 from streams.model.events import DefinitionApplied
 from streams.model.events.definitions import DefinitionKind
 from streams.model.foreign_streams import ForeignStream
+from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from vigil.errors import NotFound, Trouble, hint
 from vigil.printing.tables import Row
@@ -154,6 +155,13 @@ def running_obstacle(seen: StackView, actor: str) -> str:
 def _is_closed(seen: StackView, actor: str) -> bool:
     return any(actor in node.closed for node in seen.nodes)
 
+
+MODES_MEAN: Final[Mapping[NodeMode, str]] = {
+    NodeMode.FULL: "opens episodes and runs them",
+    NodeMode.TRIGGER_ONLY: "opens episodes, and leaves them to other nodes",
+    NodeMode.DISABLED: "opens no episodes, and runs none",
+}
+"""Mode → what a node does that has it, in words."""
 
 CODE: Final = "code"
 DEFINITION: Final = "definition"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,12 +10,13 @@ import typer
 from typer import Argument, Option
 
 from streams.clock import SystemClock
+from vigil.asking.stack import MODES_MEAN
 from vigil.client.client import Client
 from vigil.commands.call import call
 from vigil.errors import Mistake
 from vigil.options import By, IsJson, IsWide, Limit, Reason
 from vigil.printing import tables
-from vigil.printing.columns import Column, Form, Listing
+from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import DRY, rows_of, show_section, show_table
 from vigil.printing.tables import Row
 
@@ -39,6 +40,7 @@ NODES: Final = Listing(
     ),
     spare=("version", "host", "up since", "ordered", "reason", "ordered by"),
 )
+MEANT: Final = Listing((Column("mode", "mode"), Column("the node", "means", room=SENTENCE)))
 PAUSES: Final = Listing(
     (
         Column("actor", "actor_id"),
@@ -188,4 +190,13 @@ def print_nodes(
     """Print the modes of nodes, and the actors that are paused."""
     shown = [{**row, "actors": tables.in_words(row)["actors"]} for row in rows]
     show_table(shown, NODES, is_wide=is_wide, now=now)
+    used = {mode for each in rows for mode in _modes(each)}
+    meant = [{"mode": each, "means": means} for each, means in MODES_MEAN.items() if each in used]
+    show_section("Modes", meant, MEANT, now=now)
     show_section("Paused actors", paused, PAUSES, now=now)
+
+
+def _modes(row: Row) -> list[object]:
+    """Return the modes of a node, those for single actors included."""
+    of_actors = row["actors"]
+    return [row["mode"], *(of_actors.values() if isinstance(of_actors, Mapping) else ())]

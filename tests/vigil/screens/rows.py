@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from engine.episodes.recovery import SweepVerdict
 from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
 from engine.operations.reconcile import Reconciled
@@ -22,7 +23,8 @@ from projections.records import (
     StepRow,
     WorkflowSummary,
 )
-from vigil.asking.repairs.diagnosis import DoctorCheck
+from streams.model.modes import NodeMode
+from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
 from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
@@ -489,12 +491,22 @@ SETTINGS: Final[Rows] = [
     {"setting": "stack", "value": "vigil", "from": "VIGIL_STACK"},
 ]
 CHECKS: Final = [
-    DoctorCheck("NATS server", "ok", "2.12.1, 3 servers, JetStream"),
-    DoctorCheck(
-        "projector", "problem", "4,711 commits behind, and none is up",
-        "run `vigil project`, or a node with a projector",
+    DoctorCheck("NATS at nats://127.0.0.1:4222", "ok", "nats-server 2.12.1, with JetStream"),
+    *look_at_modes(
+        Orders(
+            modes={
+                "vm-2": ModeOrder(
+                    mode=NodeMode.TRIGGER_ONLY, actors={"capacity": NodeMode.DISABLED}, by="ann",
+                    at=before(hours=3), reason="it is slow",
+                )
+            },
+            pauses={"capacity": PauseOrder(by="ann", at=before(hours=1), reason="maintenance")},
+        )
     ),
-    DoctorCheck("nodes", "note", "vm-2 opens no episodes: trigger_only", "vigil mode vm-2 full"),
+    DoctorCheck(
+        "projection journal", "problem", "14,711 messages behind, at 12,003 of 26,714",
+        "See that a projector runs: `vigil project`, or a node without --no-project.",
+    ),
 ]  # fmt: skip
 
 FRAMES: Final[Rows] = [
