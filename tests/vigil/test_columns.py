@@ -12,11 +12,13 @@ from vigil.printing.columns import (
     Listing,
     age,
     error_of,
+    in_brief,
     marks,
     sheet,
     short_ids,
     told,
     took,
+    with_intervals,
 )
 
 NOW = datetime(2030, 1, 31, 9, tzinfo=UTC)
@@ -75,6 +77,21 @@ def test_a_wide_table_has_ids_and_times_in_full_and_says_once_that_these_are_in_
 )
 def test_a_duration_is_as_exact_as_people_need(ms, said):
     assert took(ms) == said
+
+
+def test_a_sentence_in_brief_has_short_ids_and_says_how_far_away_its_times_are():
+    at, ago = NOW + timedelta(minutes=8), NOW - timedelta(days=2)
+    text = f"from {ago:%Y-%m-%d %H:%M:%S} UTC until {at:%Y-%m-%d %H:%M:%S} UTC, by episode {A}"
+    assert in_brief(text, NOW) == (
+        f"from {ago:%Y-%m-%d %H:%M} UTC (2d ago) until {at:%H:%M} UTC (in 8m), by episode {A[:8]}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(90, "90s"), (5_400, "90m"), (7_200, "2h"), (2_592_000, "30d")]
+)
+def test_an_interval_is_exact(seconds, said):
+    assert with_intervals(f"tick every {seconds}s, next") == f"tick every {said}, next"
 
 
 def test_an_error_is_its_class_and_the_line_that_says_what_it_is_once():

@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 from typer import Argument, Option
 
+from streams.clock import SystemClock
 from vigil import options
 from vigil.asking.refusals import REFUSALS, refusal_row
 from vigil.asking.stack import in_short, source_in_words
@@ -57,6 +58,8 @@ LABELS: Final[Mapping[str, str]] = {
     "waiting_for_calm": "subjects that wait for calm",
 }
 """Column → what it is called where one actor or expectation is shown."""
+
+_CLOCK: Final = SystemClock()
 
 ActorId: TypeAlias = Annotated[str, Argument(metavar="ACTOR", help="The actor's id.")]
 
@@ -200,14 +203,16 @@ def print_refusals(
     now: datetime | None = None,
 ) -> None:
     """Print why events did not fire an expectation: `of` is its actor's name and its own."""
+    at = now or _CLOCK.now()
+    brief = [{**row, "compared_with": columns.in_brief(row["compared_with"], at)} for row in rows]
     show_table(
-        rows,
+        rows if is_json or is_wide else brief,
         REFUSALS,
         is_json=is_json,
         is_wide=is_wide,
         title=f"Events that did not fire {of}, and why (last 24 hours)",
         why_none=f"every event of the last 24 hours has fired {of}, or none came",
-        now=now,
+        now=at,
     )
 
 

@@ -19,7 +19,8 @@ ID_CHARS: Final = (8, 13, 18, 23, 36)
 SENTENCE: Final = 64
 """Room for an error, in columns of characters: its class, and what went wrong."""
 
-_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d):\d\d UTC")
 _EVERY: Final = re.compile(r"\bevery (\d+)s\b")
 
 UTC: Final = "(UTC)"
@@ -73,6 +74,8 @@ class Listing:
     columns: Sequence[Column]
     spare: Sequence[str] = ()
     """The headings of what is left out where there is no room, the least important first."""
+    wraps: Sequence[str] = ()
+    """The headings of what goes on in the next line where there is no room, and is never cut."""
 
     def rooms(self, *, is_wide: bool = False) -> Mapping[str, int]:
         """Return heading → the room for a text, as far as there is any."""
@@ -113,6 +116,19 @@ def short_ids(ids: Iterable[object]) -> dict[str, str]:
 def short_id(id_: object) -> str:
     """Return the beginning of one id."""
     return str(id_)[: ID_CHARS[0]] if id_ else ""
+
+
+def in_brief(text: object, now: datetime) -> str:
+    """Return a sentence with the beginnings of its ids, and with how far away its times are."""
+
+    def near(found: re.Match[str]) -> str:
+        at = datetime.fromisoformat(f"{found[0].removesuffix(' UTC')}+00:00")
+        day = "" if at.date() == now.date() else f"{found[1]} "
+        far = age(at, now)
+        return f"{day}{found[2]} UTC ({far if far.startswith('in ') else f'{far} ago'})"
+
+    short = _ID.sub(lambda found: short_id(found[0]), str(text or ""))
+    return _MOMENT.sub(near, short)
 
 
 def age(at: datetime, now: datetime) -> str:

@@ -81,7 +81,13 @@ def show_table(
     spare = listing.left_out_first(is_wide=is_wide)
     rooms = listing.rooms(is_wide=is_wide)
     found = tables.fitted(
-        shown, [*shown[0]], width=terminal.width, spare=spare, rooms=rooms, is_cut=True
+        shown,
+        [*shown[0]],
+        width=terminal.width,
+        spare=spare,
+        rooms=rooms,
+        is_cut=True,
+        wraps=listing.wraps,
     )
     if title:
         terminal.print(title, style="bold", markup=False)

@@ -123,6 +123,7 @@ def fitted(
     spare: Sequence[str] = (),
     rooms: Mapping[str, int] = NO_ROOMS,
     is_cut: bool = False,
+    wraps: Sequence[str] = (),
 ) -> Fitted:
     """Return `rows` as a table no wider than `width`; if none is, as one record below another.
 
@@ -132,7 +133,7 @@ def fitted(
         rooms: column → room for a text of several words, before less important columns have any;
             `TEXT_MIN` by default.
         is_cut: a row is one line, and what has no room in it ends with `…`. What people copy, a
-            word, stays whole.
+            word, stays whole, and so does what stands in a column of `wraps`.
     """
     is_line = is_cut or width == PLAIN_WIDTH
     shown = on_one_line if is_line else cell  # guard: piped-row-one-line
@@ -142,6 +143,7 @@ def fitted(
     if found is None:
         chosen = [{column: row.get(column) for column in columns} for row in rows]
         return Fitted(Group(*(Group(record(row, width=width), Text()) for row in chosen)), ())
+    whole = frozenset(wraps)
     made = Table(header_style="bold", box=None)
     for column, wide in found.items():
         made.add_column(column, overflow="fold", width=wide)
@@ -149,7 +151,9 @@ def fitted(
         parts = zip(found.items(), line, strict=True)
         made.add_row(
             *(
-                _cut(text, wide) if is_cut and not _is_word(row.get(column), text) else text
+                _cut(text, wide)
+                if is_cut and column not in whole and not _is_word(row.get(column), text)
+                else text
                 for (column, wide), text in parts
             )
         )

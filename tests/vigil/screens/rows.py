@@ -24,6 +24,8 @@ from projections.records import (
     WorkflowSummary,
 )
 from streams.model.modes import NodeMode
+from streams.model.refusals import AgainstCooldown, AgainstDebounce, AgainstFilter, Refusal
+from vigil.asking.refusals import refusal_row
 from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
 from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
@@ -42,6 +44,10 @@ LOST: Final = UUID("d0c1b2a3-7f6e-4d5c-8b4a-39281706f5e4")
 UNANSWERED: Final = UUID("94a5b6c7-d8e9-4fa0-91b2-c3d4e5f60718")
 LEFT_OVER: Final = UUID("6e7f8091-a2b3-4c4d-95e6-f708192a3b4c")
 ROLLOUT: Final = UUID("77e1d2c3-b4a5-4968-8778-695a4b3c2d1e")
+
+
+EVENTS: Final = {WEB_AGAIN: "e-0", FORK: "e-0", SLEEPER: "e-9", SINCE_DEPLOY: "e-5"}
+"""Episode → the id of the event that opened it; of the others `e-1`."""
 
 
 def before(**ago: float) -> datetime:
@@ -77,7 +83,7 @@ def episode(id_: UUID, status: str, **said: object) -> dict[str, Any]:
         "wall_used_ms": 0,
         "generation": 0,
         "trigger_type": "event",
-        "trigger_ref": {"event_id": "e-1", "event_type": "endpoint.probed"},
+        "trigger_ref": {"event_id": EVENTS.get(id_, "e-1"), "event_type": "endpoint.probed"},
         "dedupe_key": str(id_),
         "budget": {"turns": 20},
         "log_strategy": "full_debug",
@@ -353,13 +359,12 @@ EXPECTATIONS: Final[Rows] = [
         waiting_for_calm=0, options={},
     ),
 ]  # fmt: skip
-REFUSALS: Final[Rows] = [
-    {
-        "at": before(minutes=2), "event_id": "e-2", "event": "endpoint.probed",
-        "subject_id": "web-9", "reason": "cooldown",
-        "compared_with": f"episode {SLEEPER} began it, until 2026-11-23 17:10:00 UTC",
-    },
-]  # fmt: skip
+COOLDOWN: Final = Refusal(
+    event_id="e-4", event="endpoint.probed", actor="watcher", expectation="endpoint_is_healthy",
+    subject="web-5", at=before(minutes=2), node="vm-1", reason="cooldown",
+    against=AgainstCooldown(episode_id=str(SLEEPER), until=after(minutes=8)),
+)  # fmt: skip
+REFUSALS: Final[Rows] = [refusal_row(COOLDOWN)]
 
 NODES: Final[Rows] = [
     made(
@@ -450,21 +455,31 @@ INBOX: Final[Rows] = [
     ),
 ]  # fmt: skip
 
+ELSEWHERE: Final = Refusal(
+    event_id="e-1", event="endpoint.probed", actor="capacity", expectation="disk_has_room",
+    subject="web-3", at=before(minutes=3, seconds=21), node="vm-1", reason="filter",
+    against=AgainstFilter(path="mount", wanted="/", found="/var"),
+)  # fmt: skip
+NOT_CALM: Final = Refusal(
+    event_id="e-1", event="endpoint.probed", actor="watcher", expectation="certificate_is_fresh",
+    subject="web-3", at=before(minutes=3, seconds=21), node="vm-1", reason="waits_for_calm",
+    against=AgainstDebounce(debounce_s=60.0),
+)  # fmt: skip
 BECAME: Final = EventVerdicts(
     name="endpoint.probed",
-    at=before(minutes=2),
+    at=before(minutes=3, seconds=21),
     verdicts=[
         EventVerdict(
             actor="capacity", expectation="disk_has_room", outcome="refused",
-            why="filter mount = /: the event has /var",
-        ),
-        EventVerdict(
-            actor="watcher", expectation="endpoint_is_healthy", outcome="opened",
-            episode_id=str(WEB), why="",
+            refusal=ELSEWHERE, why=f"{ELSEWHERE.reason}: {ELSEWHERE.words}",
         ),
         EventVerdict(
             actor="watcher", expectation="certificate_is_fresh", outcome="waits",
-            why="the subject has had no quiet 60 s yet; its newest event fires",
+            refusal=NOT_CALM, why=f"{NOT_CALM.reason}: {NOT_CALM.words}",
+        ),
+        EventVerdict(
+            actor="watcher", expectation="endpoint_is_healthy", outcome="opened",
+            episode_id=str(WEB), why=f"it opened episode {WEB}",
         ),
     ],
 )  # fmt: skip
@@ -477,11 +492,14 @@ COUNTED: Final[Rows] = [
 ]  # fmt: skip
 WOULD_FIRE: Final[Rows] = [
     {
-        "at": before(minutes=number), "event_id": f"e-{number}", "event": "endpoint.probed",
-        "expectation_id": "endpoint_is_healthy", "subject_id": f"web-{number}", "ruling": "fire",
+        "at": before(seconds=ago_s), "event_id": event_id, "event": "endpoint.probed",
+        "expectation_id": "endpoint_is_healthy", "subject_id": subject, "ruling": "fire",
         "episode_id": str(id_), "compared_with": None,
     }
-    for number, id_ in ((9, SLEEPER), (3, WEB))
+    for ago_s, event_id, subject, id_ in (
+        (541, "e-9", "web-5", SLEEPER),
+        (201, "e-1", "web-3", WEB),
+    )
 ]  # fmt: skip
 
 VERSIONS: Final = {"vigil": "0.1.0", "python": "3.11.7", "nats-py": "2.9.0"}

@@ -89,7 +89,7 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         rows.REFUSALS, "watcher.endpoint_is_healthy", now=NOW
     ),
     "actors history capacity": lambda: definitions.print_history(rows.REVISIONS),
-    "events why e-2": lambda: events.print_verdicts("e-2", rows.BECAME),
+    "events why e-1": lambda: events.print_verdicts("e-1", rows.BECAME, now=NOW),
     "events would --file rule.py": lambda: events.print_would(
         rows.COUNTED, rows.WOULD_FIRE, "fire"
     ),
