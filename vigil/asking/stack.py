@@ -166,6 +166,7 @@ MODES_MEAN: Final[Mapping[NodeMode, str]] = {
 CODE: Final = "code"
 DEFINITION: Final = "definition"
 DISABLED: Final = "disabled"
+REVISION: Final = "revision"
 
 GROUPS: Final = {DefinitionKind.AGENT: "actors", DefinitionKind.WORKFLOW: "workflows"}
 
@@ -279,7 +280,8 @@ def in_short(row: Row) -> Row:
     """Return a row with the columns of `origin` as a table shows it."""
     problems = row["problems"]
     assert isinstance(problems, Mapping)
-    return {**row, "source": source_in_words(row), "problems": sorted(problems)}
+    why = [f"{node}: {problem}" for node, problem in sorted(problems.items())]
+    return {**row, "source": source_in_words(row), "problems": why}
 
 
 def source_in_words(row: Row) -> str | None:
@@ -288,13 +290,13 @@ def source_in_words(row: Row) -> str | None:
     assert isinstance(revisions, Mapping)
     match source:
         case "disabled":
-            return f"{DISABLED} ({DEFINITION} {revision})"
+            return f"{REVISION} {revision}, {DISABLED}"
         case "definition" if revision not in revisions.values():
-            return f"{DEFINITION} {revision} (nobody runs it)"
+            return f"{REVISION} {revision} (nobody runs it)"
         case "definition" if len({*revisions.values()}) > 1:
             return ", ".join(_shares(revisions))
         case "definition":
-            return f"{DEFINITION} {revision}"
+            return f"{REVISION} {revision}"
         case _:
             return CODE if source == CODE else None
 
@@ -323,7 +325,7 @@ def _source(
 def _shares(revisions: Mapping[str, int]) -> Iterator[str]:
     for revision in sorted({*revisions.values()}):
         names = sorted(name for name, each in revisions.items() if each == revision)
-        yield f"{f'{DEFINITION} {revision}' if revision else CODE} on {' and '.join(names)}"
+        yield f"{f'{REVISION} {revision}' if revision else CODE} on {' and '.join(names)}"
 
 
 class DefinitionStory(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,14 +33,14 @@ LISTING: Final = Listing(
         Column("queued", "queued"),
         Column("running", "running"),
         Column("blocked", "blocked"),
-        Column("waiting for it", "waiting"),
+        Column("backlog", "waiting"),
         Column("on nodes", "nodes"),
-        Column("episodes open on", "opened_on"),
-        Column("from", "source"),
+        Column("opens episodes on", "opened_on"),
+        Column("source", "source"),
         Column("expectations", "expectations"),
         Column("domain", "domain"),
     ),
-    spare=("domain", "from", "expectations", "episodes open on", "on nodes", "waiting for it"),
+    spare=("domain", "source", "expectations", "opens episodes on", "on nodes", "backlog"),
 )
 
 LABELS: Final[Mapping[str, str]] = {

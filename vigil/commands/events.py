@@ -181,7 +181,8 @@ def print_would(
     counts: Sequence[Row], first: Sequence[Row], ruling: str, *, is_wide: bool = False
 ) -> None:
     """Print how many events would have had each ruling, and the first of one of them."""
-    show_table(counts, COUNTS, is_wide=is_wide)
+    shown = [{**each, "events": f"{each['events']:,}"} for each in counts]
+    show_table(shown, COUNTS, is_wide=is_wide)
     if first:
         print()
         title = "The first that would fire" if ruling == FIRE else f"The first refused: {ruling}"

@@ -43,12 +43,12 @@ LISTING: Final = Listing(
         Column("about", "subject_id"),
         Column("class", "class"),
         Column("actor", "actor_id"),
-        Column("ends", "expires_at", Form.AGE),
+        Column("expires", "expires_at", Form.AGE),
         Column("acknowledged by", "acknowledged_by"),
         Column("caused by", "caused_by_key"),
     ),
     spare=(
-        "caused by", "acknowledged by", "ends", "actor", "about", "class", "summary", "age",
+        "caused by", "acknowledged by", "expires", "actor", "about", "class", "summary", "age",
         "status",
     ),
 )  # fmt: skip
@@ -61,9 +61,9 @@ HISTORY: Final = Listing(
         Column("by", "person"),
         Column("reason", "reason"),
         Column("summary", "summary"),
-        Column("raise", "raise_no"),
+        Column("raised times", "raise_no"),
     ),
-    spare=("raise", "summary", "episode", "severity", "reason"),
+    spare=("raised times", "summary", "episode", "severity", "reason"),
 )
 CHAIN: Final = Listing(
     (
@@ -167,7 +167,7 @@ def print_finding(row: Row, *, now: datetime) -> None:
         "episode": row["raised_by_episode_id"],
         "raised": columns.moment(row["raised_at"], now),
         "changed": columns.moment(row["updated_at"], now),
-        "ends": columns.moment(row["expires_at"], now),
+        "expires": columns.moment(row["expires_at"], now),
         "acknowledged": _acknowledged(row, now),
     }
     usual = {"raise_no": 1, "confidence": 1.0}

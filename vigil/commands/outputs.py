@@ -31,17 +31,17 @@ app = typer.Typer(no_args_is_help=True)
 LISTING: Final = Listing(
     (
         Column("key", "output_key"),
-        Column("adapter", "adapter"),
         Column("status", "status"),
         Column("age", "created_at", Form.AGE, wide="proposed"),
+        Column("summary", "summary"),
         Column("attempts", "attempts"),
         Column("next try", "next_attempt_at", Form.AGE),
         Column("error", "error", room=SENTENCE),
-        Column("summary", "summary"),
+        Column("adapter", "adapter"),
         Column("actor", "actor_id"),
         Column("delivered", "delivered_at", Form.AGE),
     ),
-    spare=("delivered", "actor", "attempts", "adapter", "next try", "summary", "error", "age"),
+    spare=("delivered", "actor", "adapter", "error", "next try", "attempts", "summary", "age"),
 )
 HISTORY: Final = Listing(
     (

@@ -46,25 +46,25 @@ LISTING: Final = Listing(
         Column("workflow", "workflow_id"),
         Column("status", "status"),
         Column("age", "started_at", Form.AGE, wide="begun"),
-        Column("mark", "mark"),
-        Column("done", "progress"),
+        Column("steps", "progress"),
         Column("running", "running"),
         Column("waiting", "waiting"),
         Column("error", "error", room=SENTENCE),
-        Column("failed step", "failed_step"),
+        Column("failed at", "failed_step"),
     ),
-    spare=("failed step", "waiting", "running", "error", "about", "done"),
+    spare=("failed at", "waiting", "running", "error", "about", "steps"),
 )
 DEFINED: Final = Listing(
     (
         Column("workflow", "workflow_id"),
-        Column("from", "source"),
+        Column("source", "source"),
         Column("triggers", "triggers"),
         Column("steps", "steps"),
         Column("nodes", "nodes"),
         Column("cannot run it", "problems"),
     ),
     spare=("nodes", "steps", "triggers"),
+    wraps=("cannot run it",),
 )
 
 STEPS: Final = Listing(
@@ -136,7 +136,7 @@ def print_instances(
 def _listed(row: Row) -> Row:
     return {
         **row,
-        "mark": columns.marks(row),
+        "status": columns.marked(row),
         "progress": f"{row['done']} of {row['items']}",
         "running": row["running"] or None,
         "waiting": row["waiting"] or None,

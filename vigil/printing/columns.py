@@ -74,6 +74,8 @@ class Listing:
     columns: Sequence[Column]
     spare: Sequence[str] = ()
     """The headings of what is left out where there is no room, the least important first."""
+    cuts: Sequence[str] = ()
+    """The headings of words that are cut where there is no room, and not copied whole."""
     wraps: Sequence[str] = ()
     """The headings of what goes on in the next line where there is no room, and is never cut."""
 
@@ -152,7 +154,15 @@ def took(milliseconds: object) -> str | None:
     if milliseconds < SECOND_MS:
         return f"{milliseconds:.0f}ms"
     seconds = milliseconds / SECOND_MS
-    return f"{seconds:.1f}s" if seconds < MINUTE_S else _duration(seconds)
+    if seconds >= MINUTE_S:
+        return _duration(seconds)
+    return f"{f'{seconds:.1f}'.removesuffix('.0')}s"
+
+
+def length(seconds: float) -> str:
+    """Return how long something is to last, exactly: 0.5s, 90s, 30d."""
+    whole = int(seconds)
+    return interval(whole) if whole and whole == seconds else f"{seconds:g}s"
 
 
 def interval(seconds: int) -> str:
@@ -180,6 +190,12 @@ def output_status(row: Row) -> object:
     """Return the status of an output as people read it; `--json` has it as it is."""
     is_retried = row["status"] == OutputStatus.PROPOSED and row["attempts"]
     return RETRYING if is_retried else row["status"]
+
+
+def marked(row: Row) -> str:
+    """Return the status of an episode or an instance, with what sets it apart."""
+    found = marks(row)
+    return f"{row['status']}, {found}" if found else str(row["status"])
 
 
 def marks(row: Row) -> str | None:

@@ -87,6 +87,7 @@ def show_table(
         spare=spare,
         rooms=rooms,
         is_cut=True,
+        cuts=listing.cuts,
         wraps=listing.wraps,
     )
     if title:

@@ -40,6 +40,7 @@ LISTING: Final = Listing(
         Column("turns", "turns_used"),
     ),
     spare=("turns", "actor", "result", "about"),
+    cuts=("expectation", "status"),
 )
 STEPS: Final = Listing(
     (
@@ -48,12 +49,12 @@ STEPS: Final = Listing(
         Column("state", "state"),
         Column("took", "took"),
         Column("error", "error", room=SENTENCE),
-        Column("arguments", "args_redacted"),
         Column("result", "result"),
-        Column("tokens", "cost_tokens"),
+        Column("arguments", "args_redacted"),
         Column("at", "created_at", Form.TIME),
+        Column("tokens", "cost_tokens"),
     ),
-    spare=("at", "tokens", "result", "arguments", "error"),
+    spare=("tokens", "at", "arguments", "result", "error"),
 )
 STEPS_IN_SHORT: Final = Listing(STEPS.columns[:5])
 FINDINGS: Final = Listing(
@@ -95,11 +96,10 @@ USUAL: Final[Row] = {
     "generation": 0,
     "priority": 0,
     "log_strategy": LogStrategy.FULL_DEBUG,
-    "attempts": 1,
 }
 """What an episode has that goes without saying."""
 
-LABELS: Final[Mapping[str, str]] = {"attempts": "times started", "opened_by": "asked for by"}
+LABELS: Final[Mapping[str, str]] = {"opened_by": "asked for by"}
 
 TOLD: Final = frozenset({
     "stack", "journal_seq", "episode_id", "actor_id", "expectation_id", "subject_kind",
@@ -107,7 +107,7 @@ TOLD: Final = frozenset({
     "forked_by", "forked_reason", "trigger_type", "trigger_ref", "queued_at", "started_at",
     "finished_at", "turns_used", "tokens_used", "wall_used_ms", "summary", "error_class",
     "error_detail", "outputs", "findings", "children", "waits_for", "dedupe_key",
-    "would_raise", "would_send",
+    "would_raise", "would_send", "attempts", "budget",
     "spec_rev", "first_node", "is_request",
 })  # fmt: skip
 """The columns of an episode that the first lines tell, that have a table, or are for programs."""
@@ -224,9 +224,7 @@ def print_episodes(
 
 
 def _listed(row: Row) -> Row:
-    found = columns.marks(row)
-    mark = f"[{found}] " if found else ""
-    return {**row, "result": f"{mark}{result_of(row)}".strip()}
+    return {**row, "status": columns.marked(row), "result": result_of(row)}
 
 
 def result_of(row: Row) -> str:
@@ -316,7 +314,17 @@ def _first(row: Row, now: datetime) -> Row:
         "started": columns.moment(row["started_at"], now),
         "ended": columns.moment(row["finished_at"], now),
         "used": _used(row),
+        "restarts": max(int(str(row["attempts"])) - 1, 0) or None,
+        "what to do": _after_failure(row),
     }
+
+
+def _after_failure(row: Row) -> str | None:
+    """Return the commands that lead on from a failure, a line each."""
+    if row["status"] not in (EndStatus.FAILED, EndStatus.PARTIALLY_FAILED):
+        return None
+    id_ = str(row["episode_id"])[: columns.ID_CHARS[1]]
+    return f"vigil episodes steps {id_}\nvigil episodes fork {id_} --at N"
 
 
 def _trigger(row: Row) -> str:
@@ -335,9 +343,15 @@ def _fork(row: Row) -> str | None:
 
 def _used(row: Row) -> str:
     turns, tokens = int(str(row["turns_used"])), int(str(row["tokens_used"]))
-    of_turns = f"{turns:,} turn{'' if turns == 1 else 's'}"
-    of_tokens = f", {tokens:,} tokens" if tokens else ""
-    return f"{of_turns}{of_tokens}, {columns.took(row['wall_used_ms'])} of running"
+    budget = _object(row["budget"])
+    turns_max, tokens_max = budget.get("turns", 0), budget.get("tokens", 0)
+    of_turns = f"{turns:,}{f' of {turns_max:,}' if turns_max else ''} turn"
+    plural = "" if (turns_max or turns) == 1 else "s"
+    of_tokens = f", {tokens:,}{f' of {tokens_max:,}' if tokens_max else ''} tokens"
+    wall_s = budget.get("wall_s", 0)
+    of_wall = f" of {columns.length(wall_s)}" if wall_s else ""
+    running = f"{columns.took(row['wall_used_ms'])}{of_wall} of running"
+    return f"{of_turns}{plural}{of_tokens if tokens or tokens_max else ''}, {running}"
 
 
 def _of_finding(change: Row) -> Row:
@@ -376,7 +390,7 @@ def _what(row: Row) -> str:
         case StepKind.WAIT if args.get("ref"):
             return f"wait for {args['ref']}"
         case StepKind.WAIT if args.get("seconds"):
-            return f"sleep of {args['seconds']:g} s"
+            return f"sleep of {columns.length(args['seconds'])}"
         case StepKind.WAIT if args.get("until"):
             return "sleep"
         case StepKind.CHECKPOINT if args.get("phase"):
@@ -404,8 +418,9 @@ def would_have(findings: object, outputs: object) -> list[Row]:
 
 def _in_tree(child: Row) -> Row:
     """Return the row of a child with its name, indented below its parent's."""
-    indent = "  " * (int(str(child["level"])) - 1)
-    name = f"{indent}{BRANCH} {child['actor_id']}.{child['expectation_id']}"
+    below = int(str(child["level"])) - 1
+    indent = f"{'  ' * (below - 1)}{BRANCH} " if below else ""
+    name = f"{indent}{child['actor_id']}.{child['expectation_id']}"
     return {**child, "child": name, "result": child["summary"] or child["error_class"]}
 
 
