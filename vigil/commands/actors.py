@@ -13,7 +13,7 @@ from typer import Argument, Option
 from streams.clock import SystemClock
 from vigil import options
 from vigil.asking.refusals import REFUSALS, refusal_row
-from vigil.asking.stack import in_short, source_in_words
+from vigil.asking.stack import DISABLED, in_short, source_in_words
 from vigil.client.actors import DRAIN_S, USUAL
 from vigil.client.client import Client
 from vigil.commands import definitions
@@ -29,7 +29,7 @@ app = typer.Typer(no_args_is_help=True)
 LISTING: Final = Listing(
     (
         Column("actor", "actor_id"),
-        Column("paused", "paused"),
+        Column("state", "state"),
         Column("queued", "queued"),
         Column("running", "running"),
         Column("blocked", "blocked"),
@@ -86,9 +86,19 @@ def _listed(row: Row) -> Row:
     counted = {"event": row["events"], "timer": row["due"], "command": row["commands"]}
     return {
         **tables.in_words(in_short(row)),
+        "state": state_of(row),
         "waiting": tables.SEPARATOR.join(filter(None, map(_counted, counted, counted.values()))),
         "opened_on": None if row["waking"] == row["nodes"] else tables.as_list(row["waking"]),
     }
+
+
+def state_of(row: Row) -> str:
+    """Return whether an actor is paused, or disabled; empty: neither."""
+    why, paused = str(row["paused"]), ""
+    if why:
+        paused = f"paused {why}" if why.startswith("by ") else f"paused: {why}"
+    disabled = DISABLED if row["source"] == DISABLED else ""
+    return tables.SEPARATOR.join(filter(None, (paused, disabled)))
 
 
 def _counted(what: str, count: object) -> str:
@@ -107,10 +117,10 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
     if is_json:
         show_record({**row, "expectations": expectations}, is_json=True)
         return
-    print_actor(row, expectations)
+    print_actor(row, expectations, now=_CLOCK.now())
 
 
-def print_actor(row: Row, expectations: Sequence[Row]) -> None:
+def print_actor(row: Row, expectations: Sequence[Row], *, now: datetime) -> None:
     """Print one actor, and each of its expectations."""
     usual = {"slots": 0, "events": 0, "due": 0, "commands": 0, "cooling_down": 0}
     usual |= {"waiting_for_calm": 0}
@@ -119,11 +129,32 @@ def print_actor(row: Row, expectations: Sequence[Row]) -> None:
     none = {each: tables.NONE for each in ("waking", "running_on") if not row[each]}
     hidden = ["actor_id", "expectations", *same]
     told = columns.sheet(_in_words({**row, **none}), usual=usual, hidden=hidden, labels=LABELS)
+    if row["paused"]:
+        told["what to do"] = f"vigil actors resume {row['actor_id']}"
     show_sheet(f"actor {row['actor_id']}", told)
     for each in expectations:
         print()
-        told = columns.sheet(_in_words(each), usual=usual, hidden=("expectation",), labels=LABELS)
+        words = _in_words(with_ticks(each, now))
+        told = columns.sheet(words, usual=usual, hidden=("expectation",), labels=LABELS)
         show_sheet(f"expectation {each['expectation']}", told, utc=False)
+
+
+def with_ticks(row: Row, now: datetime) -> Row:
+    """Return an expectation with the next tick of each schedule beside it, as people read both."""
+    triggers, ticks, breaker = row["triggers"], row["next_ticks"], row["breaker"]
+    assert isinstance(triggers, list)
+    assert isinstance(ticks, Mapping)
+    shown = [f"{columns.with_intervals(each)}{_next(ticks.get(each), now)}" for each in triggers]
+    closed = f"{breaker} (ok)" if breaker == "closed" else breaker
+    rest = {each: at for each, at in ticks.items() if each not in triggers}
+    return {**row, "triggers": shown, "next_ticks": rest, "breaker": closed}
+
+
+def _next(at: object, now: datetime) -> str:
+    if not isinstance(at, datetime):
+        return ""
+    far = columns.age(at, now)
+    return f" (next {far})" if far.startswith("in ") else f" (due {far} ago)"
 
 
 @app.command()

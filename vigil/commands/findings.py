@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from streams.clock import SystemClock
 from streams.model.findings import Finding, FindingStatus, Severity
+from vigil.client.dead_letters import argument
 from vigil.commands.call import call
 from vigil.errors import Mistake, NotFound, Trouble
 from vigil.options import By, IsJson, IsWide, Limit, Reason
@@ -169,6 +170,7 @@ def print_finding(row: Row, *, now: datetime) -> None:
         "changed": columns.moment(row["updated_at"], now),
         "expires": columns.moment(row["expires_at"], now),
         "acknowledged": _acknowledged(row, now),
+        "what to do": what_to_do(row),
     }
     usual = {"raise_no": 1, "confidence": 1.0}
     told = columns.sheet(row, usual=usual, hidden=TOLD, first=first)
@@ -177,6 +179,14 @@ def print_finding(row: Row, *, now: datetime) -> None:
     assert isinstance(history, list)
     changes = [{**each, "what": str(each["kind"]).removeprefix("finding_")} for each in history]
     show_section("History", changes, HISTORY, now=now)
+
+
+def what_to_do(row: Row) -> str | None:
+    """Return the commands that answer an active finding, a line each."""
+    if row["status"] != FindingStatus.ACTIVE:
+        return None
+    acts = ["clear"] if row["acknowledged_by"] else ["ack", "clear"]
+    return "\n".join(f"vigil findings {each} {argument(str(row['finding_key']))}" for each in acts)
 
 
 def _acknowledged(row: Row, now: datetime) -> str | None:

@@ -15,7 +15,7 @@ from vigil.client.client import Client
 from vigil.commands.call import call
 from vigil.errors import Mistake
 from vigil.options import By, IsJson, IsWide, Limit, Reason
-from vigil.printing import tables
+from vigil.printing import columns, tables
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import DRY, rows_of, show_section, show_table
 from vigil.printing.tables import Row
@@ -31,14 +31,13 @@ NODES: Final = Listing(
         Column("mode", "mode"),
         Column("set by", "said"),
         Column("other modes for", "actors"),
-        Column("ordered by", "by"),
+        Column("order", "order"),
         Column("reason", "reason"),
-        Column("ordered", "at", Form.AGE),
+        Column("up for", "since", Form.AGE, wide="up since"),
         Column("host", "host"),
         Column("version", "version"),
-        Column("up since", "since", Form.AGE),
     ),
-    spare=("version", "host", "up since", "ordered", "reason", "ordered by"),
+    spare=("version", "host", "up for", "reason", "order"),
 )
 MEANT: Final = Listing((Column("mode", "mode"), Column("the node", "means", room=SENTENCE)))
 PAUSES: Final = Listing(
@@ -188,12 +187,20 @@ def print_nodes(
     rows: Sequence[Row], paused: Sequence[Row], *, now: datetime, is_wide: bool = False
 ) -> None:
     """Print the modes of nodes, and the actors that are paused."""
-    shown = [{**row, "actors": tables.in_words(row)["actors"]} for row in rows]
+    shown = [
+        {**row, "actors": tables.in_words(row)["actors"], "order": _order(row, now)} for row in rows
+    ]
     show_table(shown, NODES, is_wide=is_wide, now=now)
     used = {mode for each in rows for mode in _modes(each)}
     meant = [{"mode": each, "means": means} for each, means in MODES_MEAN.items() if each in used]
     show_section("Modes", meant, MEANT, now=now)
     show_section("Paused actors", paused, PAUSES, now=now)
+
+
+def _order(row: Row, now: datetime) -> str:
+    """Return who has ordered modes of a node, and how long ago."""
+    ago = f"{columns.age(row['at'], now)} ago" if isinstance(row["at"], datetime) else ""
+    return tables.SEPARATOR.join(filter(None, (f"by {row['by']}" if row["by"] else "", ago)))
 
 
 def _modes(row: Row) -> list[object]:

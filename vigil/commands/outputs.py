@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,6 +15,7 @@ from streams.clock import SystemClock
 from streams.model.outputs import OutputStatus
 from vigil import options
 from vigil.client.client import Client
+from vigil.client.dead_letters import argument
 from vigil.client.page import LIMIT_MAX
 from vigil.commands.call import call
 from vigil.errors import Mistake
@@ -134,6 +135,7 @@ def print_output(row: Row, *, now: datetime) -> None:
         "asked for approval": columns.moment(row["asked_at"], now),
         "asked until": columns.moment(row["expires_at"], now),
         "decided": columns.moment(row["decided_at"], now),
+        "what to do": what_to_do(row),
     }
     usual = {"proposal_no": 1, "attempts": 0}
     told = columns.sheet(row, usual=usual, hidden={*TOLD, "payload"}, first=first)
@@ -143,6 +145,22 @@ def print_output(row: Row, *, now: datetime) -> None:
     assert isinstance(history, list)
     changes = [{**each, "what": what_of(each), "error": columns.error_of(each)} for each in history]
     show_section("History", changes, HISTORY, now=now)
+
+
+TO_DO: Final[Mapping[object, Sequence[str]]] = {
+    OutputStatus.AWAITING_APPROVAL: ("approve", "reject --reason '…'"),
+    OutputStatus.PROPOSED: ("retry", "cancel"),
+    OutputStatus.FAILED: ("retry",),
+}
+"""Status of an output → what people can do about it."""
+
+
+def what_to_do(row: Row) -> str | None:
+    """Return the commands that lead on, a line each; None: nobody need do anything."""
+    if row["status"] == OutputStatus.PROPOSED and not row["attempts"]:
+        return None
+    key = argument(str(row["output_key"]))
+    return "\n".join(f"vigil outputs {each} {key}" for each in TO_DO.get(row["status"], ())) or None
 
 
 def what_of(change: Row) -> str:

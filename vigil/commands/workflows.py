@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from streams.clock import SystemClock
 from streams.model.triggers import Overrides
-from streams.model.workflows import WorkflowStatus
+from streams.model.workflows import StepStatus, WorkflowStatus
 from vigil import options
 from vigil.client.client import Client
 from vigil.commands import definitions
@@ -172,9 +172,26 @@ def print_instance(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
         "changed": columns.moment(row["updated_at"], now),
     }
     told = columns.sheet(row, usual={"mode": "live"}, hidden=hidden, first=first)
+    if todo := what_to_do(row, steps):
+        told["what to do"] = todo
     show_sheet(f"instance {row['instance_id']}", told)
     shown = [{**each, "error": columns.error_of(each)} for each in steps]
     show_section("Steps", shown, STEPS, now=now)
+
+
+def what_to_do(row: Row, steps: Sequence[Row]) -> str:
+    """Return the commands that lead on the first step that waits for a person, a line each."""
+    for each in steps:
+        instance_id = str(row["instance_id"])[: columns.ID_CHARS[1]]
+        step = f"{instance_id} {str(each['step_id']).partition('[')[0]}"
+        if each["status"] == StepStatus.AWAITING_APPROVAL:
+            acts = (f"approve {step}", f"deny --reason '…' {step}")
+        elif each["status"] == StepStatus.PAUSED:
+            acts = (f"resume {step} --retry", f"resume {step} --skip")
+        else:
+            continue
+        return "\n".join(f"vigil workflows {act}" for act in acts)
+    return ""
 
 
 @app.command()

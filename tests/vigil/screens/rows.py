@@ -342,7 +342,7 @@ ACTORS: Final[Rows] = [
     made(
         ActorSummary, actor_id="capacity", domain="storage", source="definition", revision=2,
         revisions={"vm-1": 2}, problems={}, nodes=["vm-1"], waking=["vm-1"], running_on=["vm-1"],
-        slots=4, limits={}, paused="by ann: maintenance", expectations=["disk_has_room"],
+        slots=4, limits={}, paused="maintenance", expectations=["disk_has_room"],
         queued=0, running=0, blocked=0, events=14, due=0, commands=0,
     ),
     made(
@@ -354,8 +354,9 @@ ACTORS: Final[Rows] = [
 ]  # fmt: skip
 EXPECTATIONS: Final[Rows] = [
     made(
-        ExpectationSummary, expectation="endpoint_is_healthy", triggers=["event endpoint.probed"],
-        next_ticks={"every 60 s": after(seconds=30)}, breaker="closed", cooling_down=1,
+        ExpectationSummary, expectation="endpoint_is_healthy",
+        triggers=["event endpoint.probed", "every 60s"],
+        next_ticks={"every 60s": after(seconds=30)}, breaker="closed", cooling_down=1,
         waiting_for_calm=0, options={},
     ),
 ]  # fmt: skip

@@ -63,9 +63,7 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     ),
     f"episodes steps {str(rows.WEB)[:13]}": lambda: show.print_steps(rows.STEPS),
     f"episodes steps {str(rows.SLEEPER)[:8]}": lambda: show.print_steps(rows.EVERY_STEP),
-    f"episodes replay {str(rows.WEB)[:13]}": lambda: show_table(
-        rows.FRAMES, replay.FRAMES, now=NOW
-    ),
+    f"episodes replay {str(rows.WEB)[:13]}": lambda: replay.print_frames(rows.FRAMES),
     "findings list": lambda: findings.print_findings(rows.FINDINGS, now=NOW),
     "findings show endpoint:web-3": lambda: findings.print_finding(
         rows.FINDING | {"history": rows.CHANGES}, now=NOW
@@ -84,7 +82,7 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         [tables.in_words(in_short(each)) for each in rows.DEFINED], workflows.DEFINED, now=NOW
     ),
     "actors list": lambda: actors.print_actors(rows.ACTORS),
-    "actors show watcher": lambda: actors.print_actor(rows.ACTORS[1], rows.EXPECTATIONS),
+    "actors show watcher": lambda: actors.print_actor(rows.ACTORS[1], rows.EXPECTATIONS, now=NOW),
     "actors why watcher endpoint_is_healthy": lambda: actors.print_refusals(
         rows.REFUSALS, "watcher.endpoint_is_healthy", now=NOW
     ),
