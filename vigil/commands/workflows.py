@@ -272,7 +272,7 @@ def definitions_(
 ) -> None:
     """List the workflows that nodes have, or that were defined: source, triggers, steps.
 
-    Problems: the nodes that cannot run one; `vigil actors show workflow-NAME` shows why.
+    Those that cannot run one are named, with the reason.
     """
     from vigil.asking.stack import in_short
 

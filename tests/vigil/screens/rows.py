@@ -106,6 +106,7 @@ EPISODES: Final[Rows] = [
     episode(
         SLEEPER, "blocked", subject_id="web-5", queued_at=before(minutes=9),
         started_at=before(minutes=9), turns_used=2, blocked_by="wait", wall_used_ms=310,
+        blocked_until=after(hours=1),
     ),
     episode(
         WEB_AGAIN, "failed", subject_id="web-1", queued_at=before(hours=2, minutes=7),

@@ -107,7 +107,7 @@ TOLD: Final = frozenset({
     "forked_by", "forked_reason", "trigger_type", "trigger_ref", "queued_at", "started_at",
     "finished_at", "turns_used", "tokens_used", "wall_used_ms", "summary", "error_class",
     "error_detail", "outputs", "findings", "children", "waits_for", "dedupe_key",
-    "would_raise", "would_send", "attempts", "budget",
+    "would_raise", "would_send", "attempts", "budget", "blocked_ref", "blocked_until",
     "spec_rev", "first_node", "is_request",
 })  # fmt: skip
 """The columns of an episode that the first lines tell, that have a table, or are for programs."""
@@ -120,7 +120,7 @@ PARKED: Final = "parked"
 
 WAITED_FOR: Final[Mapping[str, str]] = {
     BlockReason.APPROVAL: "approval",
-    BlockReason.WAIT: "an event, a time or children",
+    BlockReason.WAIT: "an event, a time or its children",
     BlockReason.NONDETERMINISTIC_REPLAY: "other code",
     "outputs": "its outputs",
 }
@@ -219,21 +219,32 @@ def print_episodes(
     now: datetime | None = None,
 ) -> None:
     """Print a list of episodes."""
-    shown = rows if is_json else [_listed(row) for row in rows]
-    show_table(shown, LISTING, is_json=is_json, is_wide=is_wide, why_none=why_none, now=now)
+    at = now or _CLOCK.now()
+    shown = rows if is_json else [_listed(row, at) for row in rows]
+    show_table(shown, LISTING, is_json=is_json, is_wide=is_wide, why_none=why_none, now=at)
 
 
-def _listed(row: Row) -> Row:
-    return {**row, "status": columns.marked(row), "result": result_of(row)}
+def _listed(row: Row, now: datetime) -> Row:
+    return {**row, "status": columns.marked(row), "result": result_of(row, now)}
 
 
-def result_of(row: Row) -> str:
+def result_of(row: Row, now: datetime) -> str:
     """Return what an episode came to on one line, or what it waits for."""
     if row.get("position") is not None:
         return f"number {row['position']} of its queue"
     if row["status"] == BLOCKED and (waits_for := row.get("blocked_by")):
-        return _cause(waits_for)
+        return _wait(row, now) if waits_for == BlockReason.WAIT else _cause(waits_for)
     return str(row["summary"] or columns.error_of(row) or "")
+
+
+def _wait(row: Row, now: datetime) -> str:
+    """Return what an episode waits for that nobody has to approve."""
+    ref, until = row["blocked_ref"], row["blocked_until"]
+    if ref:
+        return f"waits for {ref}"
+    if until is None:
+        return "waits for its children"
+    return columns.in_brief(f"sleeps until {tables.said(until)} UTC", now)
 
 
 def _cause(waits_for: object) -> str:
