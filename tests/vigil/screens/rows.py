@@ -40,6 +40,11 @@ DISK: Final = UUID("a81c07d2-5e19-4f6b-b2c3-91d04e7f8a22")
 FORK: Final = UUID("c5d9e0f1-2b3a-4c8d-9e7f-10a2b3c4d5e6")
 SLEEPER: Final = UUID("0b7e6d5c-4a39-4281-b706-f5e4d3c2b1a0")
 SINCE_DEPLOY: Final = UUID("5d4c3b2a-1f0e-4d9c-8b7a-695847362514")
+CHILD: Final = UUID("b2c3d4e5-60f1-4a2b-8c3d-4e5f60718293")
+WAITER: Final = UUID("47586970-8192-4a3b-8c4d-5e6f708192a3")
+CRASHED: Final = UUID("ce0fd1a2-b3c4-4d5e-8f60-718293a4b5c6")
+DRAINED: Final = UUID("1a2b3c4d-5e6f-4708-8192-a3b4c5d6e7f8")
+UPGRADED: Final = UUID("2b3c4d5e-6f70-4819-82a3-b4c5d6e7f809")
 LOST: Final = UUID("d0c1b2a3-7f6e-4d5c-8b4a-39281706f5e4")
 UNANSWERED: Final = UUID("94a5b6c7-d8e9-4fa0-91b2-c3d4e5f60718")
 LEFT_OVER: Final = UUID("6e7f8091-a2b3-4c4d-95e6-f708192a3b4c")
@@ -105,7 +110,7 @@ EPISODES: Final[Rows] = [
     ),
     episode(
         SLEEPER, "blocked", subject_id="web-5", queued_at=before(minutes=9),
-        started_at=before(minutes=9), turns_used=2, blocked_by="wait", wall_used_ms=310,
+        started_at=before(minutes=9), turns_used=10, blocked_by="wait", wall_used_ms=310,
         blocked_until=after(hours=1),
     ),
     episode(
@@ -150,19 +155,19 @@ STEPS: Final[Rows] = [
     ),
     made(
         StepRow, episode_id=WEB, step_no=4, kind="tool_call", state="recorded",
-        tool_name="disk.dump", created_at=before(minutes=3, seconds=14), cost_ms=91_000,
+        tool_name="disk.dump", created_at=before(minutes=3, seconds=14), cost_ms=1_910,
         cost_tokens=210, result_size_bytes=5_242_880,
     ),
 ]  # fmt: skip
 EVERY_STEP: Final[Rows] = [
     made(
         StepRow, episode_id=SLEEPER, step_no=number, state="recorded", tool_name=tool, kind=kind,
-        args_redacted=args, result=result, created_at=before(seconds=600 - number),
+        args_redacted=args, result=result, created_at=before(seconds=540 - number),
         cost_ms=12, cost_tokens=0,
     )
     for number, (kind, tool, args, result) in enumerate(
         [
-            ("observation", "now", None, "2026-11-23T16:54:31Z"),
+            ("observation", "now", None, "2026-11-23T16:55:31Z"),
             ("tool_call", "endpoint.fetch", {"host": "web-5"}, {"status": 503}),
             ("synthesis", None, {"question": "why?"}, {"text": "its disk is full"}),
             ("checkpoint", None, {"phase": "diagnosed"}, None),
@@ -224,7 +229,7 @@ PAGE: Final = made(
     OutputRecord, output_key="page:web-3", status="proposed", adapter="pager", actor_id="watcher",
     expectation_id="endpoint_is_healthy", episode_id=WEB, summary="page whoever is on call",
     attempts=2, next_attempt_at=after(seconds=25), error_class="receiver_unavailable",
-    error_detail="127.0.0.1:9: All connection attempts failed", created_at=before(minutes=2),
+    error_detail="127.0.0.1:9: All connection attempts failed", created_at=before(minutes=3),
     updated_at=before(seconds=5), proposal_no=1, payload={"host": "web-3", "level": "page"},
     approvers=[], history=[],
 )  # fmt: skip
@@ -236,7 +241,7 @@ ATTEMPTS: Final[Rows] = [
         "next_attempt_at": after(seconds=25), "person": None, "reason": None,
     },
     {
-        "at": before(minutes=2), "kind": "output_proposed", "proposal_no": 1, "attempt": None,
+        "at": before(minutes=3), "kind": "output_proposed", "proposal_no": 1, "attempt": None,
         "node": None, "error_class": None, "error_detail": None, "next_attempt_at": None,
         "person": None, "reason": None,
     },
@@ -259,7 +264,7 @@ BLOCK: Final[dict[str, Any]] = {
 }  # fmt: skip
 CHILDREN: Final[Rows] = [
     {
-        "level": 1, "parent_call": "3", "episode_id": DISK, "actor_id": "capacity",
+        "level": 1, "parent_call": "3", "episode_id": CHILD, "actor_id": "capacity",
         "expectation_id": "disk_has_room", "status": "done", "turns_used": 2, "tokens_used": 1_204,
         "summary": "the disk of web-3 has room", "error_class": None,
     },
@@ -280,6 +285,8 @@ ASLEEP: Final = EPISODES[2] | {
 
 PARKED: Final = EPISODES[1] | {
     "episode_id": SINCE_DEPLOY,
+    "subject_id": "web-2",
+    "trigger_ref": {"event_id": EVENTS[SINCE_DEPLOY], "event_type": "endpoint.probed"},
     "blocked_by": "nondeterministic_replay",
     "waits_for": BLOCK
     | {
@@ -316,12 +323,12 @@ INSTANCE: Final[dict[str, Any]] = {
 INSTANCE_STEPS: Final[Rows] = [
     {
         "depth": 0, "step_id": "drain", "status": "done", "runs": "ops.drain", "depends_on": None,
-        "attempts": 1, "episode_id": str(DISK), "error_class": None, "error_detail": None,
+        "attempts": 1, "episode_id": str(DRAINED), "error_class": None, "error_detail": None,
         "retry_at": None,
     },
     {
         "depth": 1, "step_id": "upgrade[0]", "status": "retrying", "runs": "ops.upgrade",
-        "depends_on": "drain", "attempts": 2, "episode_id": str(WEB),
+        "depends_on": "drain", "attempts": 2, "episode_id": str(UPGRADED),
         "error_class": "tool_unavailable", "error_detail": "the mirror does not answer",
         "retry_at": after(seconds=40),
     },
@@ -397,13 +404,13 @@ ORDERS: Final[Rows] = [
 ]  # fmt: skip
 
 LETTER: Final = made(
-    DeadLetterRecord, letter_key=f"episode.{WEB_AGAIN}", status="waiting",
+    DeadLetterRecord, letter_key=f"episode.{CRASHED}", status="waiting",
     reason="attempts_exhausted", detail="3 crashes in a row: MemoryError (watch.py:71, in probe)",
-    actor_id="watcher", episode_id=WEB_AGAIN, source_stream="vigil-journal", source_seq=4_711,
-    source_subject=f"vigil.episode.{WEB_AGAIN}", payload_size_bytes=14, headers={},
+    actor_id="watcher", episode_id=CRASHED, source_stream="vigil-journal", source_seq=4_711,
+    source_subject=f"vigil.episode.{CRASHED}", payload_size_bytes=14, headers={},
     payload=b'{"host":"web"}', lettered_at=before(hours=2),
 ) | {
-    "what_to_do": f"vigil dead requeue episode.{WEB_AGAIN}",
+    "what_to_do": f"vigil dead requeue episode.{CRASHED}",
     "payload": '{"host":"web"}',
 }  # fmt: skip
 
@@ -443,17 +450,17 @@ INBOX: Final[Rows] = [
         subject_id="db-1", editable=True,
     ),
     waiting(
-        "wait", str(SLEEPER), "waits for restart:web-5", "vigil episodes resolve restart:web-5",
-        subject_kind="host", subject_id="web-5",
+        "wait", str(WAITER), "waits for restart:web-6", "vigil episodes resolve restart:web-6",
+        subject_kind="host", subject_id="web-6",
     ),
     waiting(
-        "nondeterministic_replay", str(FORK),
-        "call 1 was tool_call endpoint.fetch, and the replay asks for synthesize",
-        f"vigil episodes show {FORK}", subject_kind="host", subject_id="web-1",
+        "nondeterministic_replay", str(SINCE_DEPLOY),
+        PARKED["waits_for"]["summary"],
+        f"vigil episodes show {SINCE_DEPLOY}", subject_kind="host", subject_id="web-2",
     ),
     waiting(
-        "dead_letter", f"episode.{WEB_AGAIN}", "attempts_exhausted: 3 crashes in a row",
-        f"vigil dead show episode.{WEB_AGAIN}",
+        "dead_letter", f"episode.{CRASHED}", "attempts_exhausted: 3 crashes in a row",
+        f"vigil dead show episode.{CRASHED}",
     ),
 ]  # fmt: skip
 
@@ -541,7 +548,10 @@ FRAMES: Final[Rows] = [
             ("episode.opened@1", "", "queued", 0, "", 0),
             ("episode.started@1", "", "running", 0, "vm-1", 1),
             ("episode.step_recorded@1", "1 endpoint.fetch", "running", 1, "vm-1", 1),
-            ("episode.blocked@1", "2 approval", "blocked", 1, "vm-1", 1),
+            ("episode.step_recorded@1", "2 certificate.read", "running", 2, "vm-1", 1),
+            ("episode.step_recorded@1", "3 observation", "running", 3, "vm-1", 1),
+            ("episode.step_recorded@1", "4 disk.dump", "running", 4, "vm-1", 1),
+            ("episode.blocked@1", "5 approval", "blocked", 4, "vm-1", 1),
         ],
         start=1,
     )
