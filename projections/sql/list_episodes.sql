@@ -37,7 +37,6 @@ LEFT JOIN LATERAL (
     FROM episode_blocks AS block
     WHERE listed.blocked_by IS NOT NULL AND block.stack = $1
         AND block.episode_id = listed.episode_id
-        AND block.resolution IS NULL
     ORDER BY block.step_no DESC
     LIMIT 1
 ) AS waiting ON true
