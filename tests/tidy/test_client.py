@@ -30,6 +30,8 @@ ALSO = {
     "definitions": ("vigil.serving.app",),
     "events": ("vigil.asking.refusals", "vigil.serving.rules"),
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
+    "inbox": ("engine.errors",),
+    "mode": ("vigil.asking.stack",),
     "workflows": ("engine.app.tools", "vigil.asking.rows", "vigil.asking.stack"),
 }
 """File → what it may import besides: what checks or words what was typed or found, and loads the
