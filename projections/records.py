@@ -60,6 +60,10 @@ class EpisodeSummary(RowRecord, frozen=True, kw_only=True):
     blocked_by: str | None
     position: int | None = None
     """Its place among those of its actor that wait for their turn; only lists have it."""
+    blocked_ref: str | None = None
+    """The reference of the event that it waits for; only lists have it."""
+    blocked_until: datetime | None = None
+    """The end of its sleep, or of its wait; only lists have it."""
 
 
 class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
--- Episodes, queued ones first, then the latest started; of those that wait their turn, the place.
+-- Episodes, queued ones first, then the latest started; of those that wait their turn, the place,
+-- and of blocked ones, what they wait for.
 -- $1 stack, $2 statuses or NULL, $3 actors or NULL, $4 expectation or NULL, $5 subject or NULL, $6 and
 -- $7 those opened at this time or later, and before this time, or NULL, $8 to $10 those after the
 -- episode that started and was queued at these times with this id, or NULL, $11 most.
@@ -28,7 +29,16 @@ WITH listed AS (
     ORDER BY started_at DESC NULLS FIRST, queued_at DESC, episode_id DESC  -- way
     LIMIT $11
 )
-SELECT listed.*, queued.position
+SELECT
+    listed.*, queued.position, waiting.ref AS blocked_ref, waiting.expires_at AS blocked_until
 FROM listed
 LEFT JOIN queued_episodes AS queued ON queued.stack = $1 AND queued.episode_id = listed.episode_id
+LEFT JOIN LATERAL (
+    SELECT block.ref, block.expires_at
+    FROM episode_blocks AS block
+    WHERE listed.blocked_by IS NOT NULL AND block.stack = $1
+        AND block.episode_id = listed.episode_id
+    ORDER BY block.step_no DESC
+    LIMIT 1
+) AS waiting ON true
 ORDER BY started_at DESC NULLS FIRST, listed.queued_at DESC, listed.episode_id DESC  -- way

@@ -148,6 +148,15 @@ async def test_those_that_wait_their_turn_show_their_place(pool, stack):
     assert places == {3: 1, 1: 2, 2: 3, 4: None}
 
 
+async def test_a_blocked_one_is_listed_with_what_it_waits_for_now(pool, stack):
+    subject = stack.episode(lives.episode_id(1))
+    waits = (lives.blocked(ref="payment:41"), lives.resolved(), lives.blocked(2, ref="payment:42"))
+    events = (lives.opened(1), lives.started(), *waits)
+    await write_events(pool, *events, stack=stack, subject=subject)
+    (row,) = await reader.list_episodes(pool, stack)
+    assert (row["blocked_ref"], row["blocked_until"]) == ("payment:42", None)
+
+
 async def test_places_are_those_of_the_lane(pool, stack):
     aged = [lives.ticket(1), lives.ticket(2, priority=-1), lives.ticket(101, priority=1)]
     aged += [lives.ticket(100, priority=1), lives.ticket(103, priority=1), lives.ticket(3)]

@@ -43,7 +43,7 @@ ASKED = {
 }
 """Query → the record of its rows, and how many values it takes."""
 
-ADDED = {"position", "history", "items"}
+ADDED = {"position", "blocked_ref", "blocked_until", "history", "items"}
 """Fields that are not columns of the query for one."""
 
 KNOWN = {"stack", "episode_id", "instance_id", "finding_key", "output_key"}

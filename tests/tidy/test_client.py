@@ -34,6 +34,8 @@ ALSO = {
     "definitions": ("vigil.serving.app",),
     "events": ("vigil.asking.refusals", "vigil.serving.rules"),
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
+    "inbox": ("engine.errors",),
+    "mode": ("vigil.asking.stack",),
     "outputs": (TARGET,),
     "workflows": (TARGET, "engine.app.tools", "vigil.asking.rows", "vigil.asking.stack"),
 }

@@ -12,11 +12,16 @@ from vigil.printing.columns import (
     Listing,
     age,
     error_of,
+    in_brief,
+    length,
+    marked,
     marks,
+    output_status,
     sheet,
     short_ids,
     told,
     took,
+    with_intervals,
 )
 
 NOW = datetime(2030, 1, 31, 9, tzinfo=UTC)
@@ -71,10 +76,46 @@ def test_a_wide_table_has_ids_and_times_in_full_and_says_once_that_these_are_in_
 
 
 @pytest.mark.parametrize(
-    ("ms", "said"), [(None, None), (81, "81ms"), (4_210, "4.2s"), (91_000, "1m")]
+    ("ms", "said"), [(None, None), (81, "81ms"), (2_004, "2s"), (4_210, "4.2s"), (91_000, "1m")]
 )
 def test_a_duration_is_as_exact_as_people_need(ms, said):
     assert took(ms) == said
+
+
+def test_a_sentence_in_brief_has_short_ids_and_says_how_far_away_its_times_are():
+    at, ago = NOW + timedelta(minutes=8), NOW - timedelta(days=2)
+    text = f"from {ago:%Y-%m-%d %H:%M:%S} UTC until {at:%Y-%m-%d %H:%M:%S} UTC, by episode {A}"
+    assert in_brief(text, NOW) == (
+        f"from {ago:%Y-%m-%d %H:%M} UTC (2d ago) until {at:%H:%M} UTC (in 8m), by episode {A[:8]}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(90, "90s"), (5_400, "90m"), (7_200, "2h"), (2_592_000, "30d")]
+)
+def test_an_interval_is_exact(seconds, said):
+    assert with_intervals(f"tick every {seconds}s, next") == f"tick every {said}, next"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.5, "0.5s"), (0, "0s"), (90.0, "90s"), (120, "2m")]
+)
+def test_how_long_something_is_to_last_is_exact(seconds, said):
+    assert length(seconds) == said
+
+
+def test_what_sets_an_episode_apart_stands_beside_its_status():
+    assert marked({"status": "done", "mode": "dry_run", "forked_from": A}) == "done, dry run, fork"
+    assert marked({"status": "done", "mode": "live"}) == "done"
+
+
+def test_an_output_that_could_not_be_delivered_yet_is_retried():
+    statuses = [("proposed", 0), ("proposed", 2), ("failed", 2)]
+    assert [output_status({"status": each, "attempts": count}) for each, count in statuses] == [
+        "proposed",
+        "retrying",
+        "failed",
+    ]
 
 
 def test_an_error_is_its_class_and_the_line_that_says_what_it_is_once():

@@ -48,7 +48,7 @@ def test_what_is_applied_is_shown_with_its_difference_and_history(standing, file
         (2, "disabled", "cyd", None),
     ]
     assert rows[1]["difference"] == ["~ expectations.disk_has_room.cooldown_s: 60 → 120"]
-    assert "\n  ~ expectations.disk_has_room.cooldown_s: 60 → 120\ndisabled (2)  cyd" in words
+    assert "\n  ~ expectations.disk_has_room.cooldown_s: 60 → 120\n2  disabled  cyd" in words
 
 
 def test_a_dry_run_changes_nothing(standing, files):

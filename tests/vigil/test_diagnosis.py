@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from projections.embedded import EmbeddedPostgres
 from projections.postgres import store
 from projections.postgres.migrator import migrate
@@ -16,6 +17,7 @@ from streams.jetstream import StreamReport
 from streams.json import raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
+from streams.model.modes import NodeMode
 from tests.projections.conftest import open_directory
 from tests.vigil.journal import said_by
 from vigil.asking.repairs import diagnosis
@@ -162,6 +164,42 @@ def test_a_definition_that_no_node_runs_is_a_problem_with_its_reason():
     assert (lost.what, lost.status) == ("actor lost", "problem")
     assert lost.says == "nobody runs revision 1: n1 cannot: there is no 'disks'"
     assert stale.says == "nobody runs revision 3: n1 does not say why"
+
+
+def test_what_people_have_ordered_to_do_less_is_a_note_that_says_who_why_and_how_to_undo_it():
+    at = datetime(2030, 1, 31, 9, tzinfo=UTC)
+    slow = ModeOrder(
+        mode=NodeMode.TRIGGER_ONLY,
+        actors={"disks": NodeMode.DISABLED, "web": NodeMode.FULL},
+        by="ann",
+        at=at,
+        reason="it is slow",
+    )
+    orders = Orders(
+        modes={"n1": ModeOrder(mode=NodeMode.FULL, by="ann"), "n2": slow},
+        pauses={"web": PauseOrder(by="bob", at=at)},
+    )
+    checks = diagnosis.look_at_modes(orders)
+    given = "ordered by ann at 2030-01-31 09:00:00 UTC: it is slow"
+    assert {each.status for each in checks} == {"note"}
+    assert [(each.what, each.says, each.remedy) for each in checks] == [
+        (
+            "node n2",
+            f"trigger_only: opens episodes, and leaves them to other nodes; {given}",
+            "To undo that: `vigil mode n2 --reset`.",
+        ),
+        (
+            "node n2, actor disks",
+            f"disabled: opens no episodes, and runs none; {given}",
+            "To undo that: `vigil mode n2 --reset --actor disks`.",
+        ),
+        (
+            "actor web",
+            "is paused, and opens no episodes: ordered by bob at 2030-01-31 09:00:00 UTC",
+            "To undo that: `vigil actors resume web`.",
+        ),
+    ]
+    assert diagnosis.look_at_modes(Orders()) == []
 
 
 def test_while_no_node_is_up_nobody_can_say_what_runs():

@@ -29,18 +29,18 @@ def at(name, revision):
     [
         ([], None, None),
         ([at("n1", 0)], None, "code"),
-        ([at("n1", 2)], registered(2), "definition 2"),
-        ([], registered(2), "definition 2 (nobody runs it)"),
-        ([at("n1", 1)], registered(2), "definition 2 (nobody runs it)"),
-        ([], registered(2, holds=False), "disabled (definition 2)"),
-        ([at("n1", 2)], registered(2, holds=False), "disabled (definition 2)"),
+        ([at("n1", 2)], registered(2), "revision 2"),
+        ([], registered(2), "revision 2 (nobody runs it)"),
+        ([at("n1", 1)], registered(2), "revision 2 (nobody runs it)"),
+        ([], registered(2, holds=False), "revision 2, disabled"),
+        ([at("n1", 2)], registered(2, holds=False), "revision 2, disabled"),
         ([at("n1", 0)], registered(2, holds=False), "code"),
         (
             [at("agents", 0), at("parts", 1), at("spare", 1)],
             registered(1),
-            "code on agents, definition 1 on parts and spare",
+            "code on agents, revision 1 on parts and spare",
         ),
-        ([at("n1", 1), at("n2", 2)], registered(2), "definition 1 on n1, definition 2 on n2"),
+        ([at("n1", 1), at("n2", 2)], registered(2), "revision 1 on n1, revision 2 on n2"),
     ],
 )
 def test_the_source_is_said_in_words(nodes, defined, says):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+import pytest
 from msgspec.structs import replace
 
 from streams.json import NOTHING, raw
@@ -9,6 +12,8 @@ from streams.model.events import StepKind, StepRecorded, StoredResult
 from streams.model.outputs import OutputOutcome
 from vigil.client.episodes import as_shown, came_to
 from vigil.commands.episodes.show import result_of, shown_as
+
+NOW = datetime(2030, 1, 31, 9, tzinfo=UTC)
 
 OWN = {"output_key": "mail:1", "adapter": "mail", "status": "delivered", "error_class": None}
 
@@ -58,9 +63,24 @@ def test_a_replay_shows_the_digest_of_a_large_result_only_where_all_of_it_may_be
     assert as_shown(replace(STORED, is_hidden=True)).result == NOTHING
 
 
+@pytest.mark.parametrize(
+    ("reason", "ref", "until", "says"),
+    [
+        ("wait", "bill 7", None, "waits for bill 7"),
+        ("wait", "", NOW + timedelta(hours=1), "sleeps until 10:00 UTC (in 1h)"),
+        ("wait", "", None, "waits for its children"),
+        ("approval", None, None, "waits for approval"),
+        ("nondeterministic_replay", None, None, "parked: waits for other code"),
+    ],
+)
+def test_a_blocked_episode_says_what_it_waits_for(reason, ref, until, says):
+    row = {"status": "blocked", "blocked_by": reason, "blocked_ref": ref, "blocked_until": until}
+    assert result_of(row, NOW) == says
+
+
 def test_an_episode_says_its_summary_and_one_without_what_went_wrong():
     detail = 'Traceback:\n  File "a.py"\nKeyError: host\n'
     ended = {"status": "failed", "error_class": None}
-    assert result_of({**ended, "summary": "all well", "error_detail": detail}) == "all well"
-    assert result_of({**ended, "summary": None, "error_detail": detail}) == "KeyError: host"
-    assert result_of({**ended, "summary": "", "error_detail": None}) == ""
+    assert result_of({**ended, "summary": "all well", "error_detail": detail}, NOW) == "all well"
+    assert result_of({**ended, "summary": None, "error_detail": detail}, NOW) == "KeyError: host"
+    assert result_of({**ended, "summary": "", "error_detail": None}, NOW) == ""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from streams.model.events import DeadLettered
 from streams.model.waits import Wait
 from tests.vigil.journal import Journal, approval, proposed
-from vigil.commands.inbox import lines
+from vigil.commands.inbox import commands, lines, print_inbox
 
 SINCE = datetime(2030, 1, 1, 8, tzinfo=UTC)
+NOW = SINCE + timedelta(minutes=4)
 
 
 def row(**fields: object) -> dict[str, object]:
@@ -34,14 +35,15 @@ def row(**fields: object) -> dict[str, object]:
 
 
 def said(*rows: dict[str, object]) -> list[str]:
-    return [line.plain for line in lines(rows)]
+    return [line.plain for line in lines(rows, now=NOW)]
 
 
-def test_what_waits_is_said_in_three_lines_of_which_the_last_can_be_typed():
+def test_what_waits_is_said_with_each_command_on_a_line_of_its_own():
     assert said(row()) == [
-        "approval of dba.shrink since 2030-01-01 08:00:00 UTC",
+        "approval  dba.shrink  4m",
         "  drop table t1",
         "  vigil episodes approve e1",
+        "  vigil episodes deny --reason '…' e1",
     ]
 
 
@@ -55,48 +57,96 @@ def test_what_may_be_changed_says_how():
 
 def test_what_several_episodes_ask_for_says_how_many():
     (headline, *_) = said(row(episodes=3))
-    assert headline == "approval of dba.shrink since 2030-01-01 08:00:00 UTC, for 3 episodes"
+    assert headline == "approval  dba.shrink  4m, for 3 episodes"
 
 
 @pytest.mark.parametrize(("kind", "about"), [("table", "table t1"), (None, "t1")])
 def test_what_it_is_about_is_said(kind, about):
     (headline, *_) = said(row(subject_kind=kind, subject_id="t1"))
-    assert headline == f"approval of dba.shrink about {about} since 2030-01-01 08:00:00 UTC"
+    assert headline == f"approval  dba.shrink  {about}  4m"
 
 
-def test_what_can_expire_says_when():
-    (headline, *_) = said(row(kind="wait", expires_at=SINCE))
-    assert headline == (
-        "wait of dba.shrink since 2030-01-01 08:00:00, until 2030-01-01 08:00:00 UTC"
-    )
+@pytest.mark.parametrize(("ahead_s", "ends"), [(420, "ends in 7m"), (-60, "ended 1m ago")])
+def test_what_can_expire_says_when(ahead_s, ends):
+    (headline, *_) = said(row(expires_at=NOW + timedelta(seconds=ahead_s)))
+    assert headline == f"approval  dba.shrink  4m, {ends}"
 
 
 @pytest.mark.parametrize(
     ("kind", "editable", "what"),
     [
-        ("workflow_step", True, "approval of step dba.shrink"),
-        ("workflow_step", False, "failed step dba.shrink"),
-        ("output", True, "approval of an output of dba.shrink"),
-        ("nondeterministic_replay", False, "parked episode of dba.shrink"),
-        ("dead_letter", False, "dead letter of dba.shrink"),
+        ("workflow_step", True, "approval of step"),
+        ("workflow_step", False, "failed step"),
+        ("output", True, "approval of output"),
+        ("nondeterministic_replay", False, "parked episode"),
+        ("dead_letter", False, "dead letter"),
     ],
 )
 def test_what_waits_is_named_in_words(kind, editable, what):
     (headline, *_) = said(row(kind=kind, editable=editable))
-    assert headline == f"{what} since 2030-01-01 08:00:00 UTC"
+    assert headline == f"{what}  dba.shrink  4m"
 
 
 def test_a_dead_letter_need_not_be_of_an_actor():
     (headline, *_) = said(row(kind="dead_letter", actor_id=None, expectation_id=None))
-    assert headline == "dead letter since 2030-01-01 08:00:00 UTC"
+    assert headline == "dead letter  4m"
 
 
 def test_a_summary_of_many_lines_is_one_line():
     assert said(row(summary="first\n  second"))[1] == "  first second"
 
 
+@pytest.mark.parametrize(
+    ("kind", "first", "others"),
+    [
+        ("output", "outputs approve -- '--yes'", ["outputs reject --reason '…' -- '--yes'"]),
+        ("workflow_step", "workflows approve i s", ["workflows deny --reason '…' i s"]),
+        (
+            "workflow_step",
+            "workflows resume i s --retry",
+            ["workflows resume i s --skip", "workflows cancel i"],
+        ),
+        ("wait", "episodes resolve 'bill 7'", []),
+        (
+            "nondeterministic_replay",
+            "episodes show e1",
+            ["episodes fork e1 --at N", "episodes cancel e1"],
+        ),
+        ("dead_letter", "dead show e1", ["dead requeue e1", "dead discard --reason '…' e1"]),
+        ("dead_letter", "outputs retry k", ["dead discard --reason '…' e1"]),
+        ("dead_letter", "dead discard --reason 'its output has gone on' e1", []),
+    ],
+)
+def test_each_thing_that_can_be_done_has_its_command(kind, first, others):
+    found = commands(row(kind=kind, what_to_do=f"vigil {first}"))
+    assert list(found) == [f"vigil {each}" for each in (first, *others)]
+
+
+def test_what_nobody_knows_the_outcome_of_is_not_offered_to_be_tried_again():
+    settled = row(kind="dead_letter", what_to_do="vigil dead show e1", summary="outcome_unknown: x")
+    assert "vigil dead requeue e1" not in commands(settled)
+
+
+def test_a_wait_says_how_to_give_it_an_answer():
+    waiting = row(kind="wait", what_to_do="vigil episodes resolve x")
+    assert said(waiting)[-1] == "  add --result '{…}' to give it an answer"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (1, "1 thing waits for somebody"),
+        (2, "2 things wait for somebody"),
+        (3, "the oldest 3 things that wait for somebody; --limit shows more"),
+    ],
+)
+def test_how_much_waits_is_said_first(rows, says, capsys):
+    print_inbox([row()] * rows, limit=3, why_none="", now=NOW)
+    assert capsys.readouterr().out.splitlines()[:2] == [says, ""]
+
+
 def test_each_thing_that_waits_follows_the_other():
-    assert len(said(row(), row())) == 6
+    assert len(said(row(), row())) == 9
 
 
 def test_everything_that_waits_for_a_person_is_there_with_what_to_type(standing):

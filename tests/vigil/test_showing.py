@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from vigil.commands.episodes.show import _asked, would_have
+from vigil.commands.episodes.show import _asked, what_to_do, would_have
 
 ID = UUID(int=7)
 SINCE = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -49,15 +49,27 @@ def test_a_wait_for_children_is_told_with_how_many_are_left():
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ({"ref": "bill 7"}, "vigil episodes resolve 'bill 7'"),
+        ({"ref": "bill 7"}, ["vigil episodes resolve 'bill 7'"]),
         (
             {"reason": "nondeterministic_replay", "summary": "call 2 was …"},
-            f"vigil episodes fork {ID} --at N, or cancel {ID}, or bring back the code that it",
+            [
+                "vigil episodes fork 00000000-0000 --at N",
+                "vigil episodes cancel 00000000-0000",
+                "or bring back the code that it began with",
+            ],
         ),
+        (
+            {"reason": "approval"},
+            [
+                "vigil episodes approve 00000000-0000",
+                "vigil episodes deny --reason '…' 00000000-0000",
+            ],
+        ),
+        ({}, []),
     ],
 )
-def test_what_people_can_do_is_a_command(block, words):
-    assert _asked({**BLOCK, **block}, [], NOW)["what to do"].startswith(words)
+def test_what_people_can_do_is_a_command_a_line(block, words):
+    assert what_to_do({**BLOCK, **block}).splitlines() == words
 
 
 def test_what_a_dry_run_would_have_done_is_a_row_each():

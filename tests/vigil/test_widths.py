@@ -78,3 +78,17 @@ def test_without_room_for_what_must_be_there_no_table_fits():
 
 def test_wide_letters_count_for_the_room_they_take():
     assert fit({"host": ["日本"]}, width=80) == {"host": 4}
+
+
+def test_a_word_that_nobody_copies_is_cut_before_a_text_has_less_room():
+    cells = {"id": [ID], "expectation": ["endpoint_is_healthy"], "error": [TEXT]}
+
+    narrow = fit(cells, width=75, spare=["error"], rooms={"error": 64}, cuts=["expectation"])
+
+    assert narrow == {"id": 36, "expectation": 11, "error": 22}
+
+
+def test_a_word_that_may_be_cut_is_whole_where_there_is_room():
+    cells = {"id": [ID], "expectation": ["endpoint_is_healthy"]}
+
+    assert fit(cells, width=80, cuts=["expectation"]) == {"id": 36, "expectation": 19}

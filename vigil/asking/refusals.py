@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from streams.model.refusals import Refusal
-from vigil.printing.columns import SENTENCE, Column, Form, Listing
+from vigil.printing.columns import Column, Form, Listing
 from vigil.printing.tables import Row
 
 REFUSALS: Final = Listing(
@@ -17,9 +17,10 @@ REFUSALS: Final = Listing(
         Column("event id", "event_id"),
         Column("about", "subject_id"),
         Column("why not", "reason"),
-        Column("compared", "compared_with", room=SENTENCE),
+        Column("compared", "compared_with", room=28),
     ),
-    spare=("event", "compared", "event id", "about", "at"),
+    spare=("event", "about", "event id", "compared", "at"),
+    wraps=("compared",),
 )
 
 

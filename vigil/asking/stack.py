@@ -32,6 +32,7 @@ from streams.model.definitions import (
 from streams.model.events import DefinitionApplied
 from streams.model.events.definitions import DefinitionKind
 from streams.model.foreign_streams import ForeignStream
+from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from vigil.errors import NotFound, Trouble, hint
 from vigil.printing.tables import Row
@@ -155,9 +156,17 @@ def _is_closed(seen: StackView, actor: str) -> bool:
     return any(actor in node.closed for node in seen.nodes)
 
 
+MODES_MEAN: Final[Mapping[NodeMode, str]] = {
+    NodeMode.FULL: "opens episodes and runs them",
+    NodeMode.TRIGGER_ONLY: "opens episodes, and leaves them to other nodes",
+    NodeMode.DISABLED: "opens no episodes, and runs none",
+}
+"""Mode → what a node does that has it, in words."""
+
 CODE: Final = "code"
 DEFINITION: Final = "definition"
 DISABLED: Final = "disabled"
+REVISION: Final = "revision"
 
 GROUPS: Final = {DefinitionKind.AGENT: "actors", DefinitionKind.WORKFLOW: "workflows"}
 
@@ -271,7 +280,8 @@ def in_short(row: Row) -> Row:
     """Return a row with the columns of `origin` as a table shows it."""
     problems = row["problems"]
     assert isinstance(problems, Mapping)
-    return {**row, "source": source_in_words(row), "problems": sorted(problems)}
+    why = [f"{node}: {problem}" for node, problem in sorted(problems.items())]
+    return {**row, "source": source_in_words(row), "problems": why}
 
 
 def source_in_words(row: Row) -> str | None:
@@ -280,13 +290,13 @@ def source_in_words(row: Row) -> str | None:
     assert isinstance(revisions, Mapping)
     match source:
         case "disabled":
-            return f"{DISABLED} ({DEFINITION} {revision})"
+            return f"{REVISION} {revision}, {DISABLED}"
         case "definition" if revision not in revisions.values():
-            return f"{DEFINITION} {revision} (nobody runs it)"
+            return f"{REVISION} {revision} (nobody runs it)"
         case "definition" if len({*revisions.values()}) > 1:
             return ", ".join(_shares(revisions))
         case "definition":
-            return f"{DEFINITION} {revision}"
+            return f"{REVISION} {revision}"
         case _:
             return CODE if source == CODE else None
 
@@ -315,7 +325,7 @@ def _source(
 def _shares(revisions: Mapping[str, int]) -> Iterator[str]:
     for revision in sorted({*revisions.values()}):
         names = sorted(name for name, each in revisions.items() if each == revision)
-        yield f"{f'{DEFINITION} {revision}' if revision else CODE} on {' and '.join(names)}"
+        yield f"{f'{REVISION} {revision}' if revision else CODE} on {' and '.join(names)}"
 
 
 class DefinitionStory(msgspec.Struct, frozen=True, kw_only=True):

@@ -193,16 +193,16 @@ def what_to_do(row: Row) -> str | None:
 
     if row["status"] != WAITING:
         return None
-    letter = _argument(str(row["letter_key"]))
+    letter = argument(str(row["letter_key"]))
     if row["reason"] == OUTCOME_UNKNOWN:
         return f"vigil episodes settle {row['episode_id']}"
     if row["output_key"] is None:
         return f"vigil dead requeue {letter}"
     if row["output_status"] in (None, OutputStatus.FAILED):  # guard: gone-on-letter-discarded
-        return f"vigil outputs retry {_argument(str(row['output_key']))}"
+        return f"vigil outputs retry {argument(str(row['output_key']))}"
     return f"vigil dead discard --reason {shlex.quote(GONE_ON)} {letter}"
 
 
-def _argument(text: str) -> str:
+def argument(text: str) -> str:
     """Return `text` as the last argument of a command line, and never one of its options."""
     return f"{'-- ' if text.startswith('-') else ''}{shlex.quote(text)}"

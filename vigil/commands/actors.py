@@ -10,9 +10,10 @@ from typing import Annotated, Final, TypeAlias
 import typer
 from typer import Argument, Option
 
+from streams.clock import SystemClock
 from vigil import options
 from vigil.asking.refusals import REFUSALS, refusal_row
-from vigil.asking.stack import in_short, source_in_words
+from vigil.asking.stack import DISABLED, in_short, source_in_words
 from vigil.client.actors import DRAIN_S, USUAL
 from vigil.client.client import Client
 from vigil.commands import definitions
@@ -28,18 +29,18 @@ app = typer.Typer(no_args_is_help=True)
 LISTING: Final = Listing(
     (
         Column("actor", "actor_id"),
-        Column("paused", "paused"),
+        Column("state", "state"),
         Column("queued", "queued"),
         Column("running", "running"),
         Column("blocked", "blocked"),
-        Column("waiting for it", "waiting"),
+        Column("backlog", "waiting"),
         Column("on nodes", "nodes"),
-        Column("episodes open on", "opened_on"),
-        Column("from", "source"),
+        Column("opens episodes on", "opened_on"),
+        Column("source", "source"),
         Column("expectations", "expectations"),
         Column("domain", "domain"),
     ),
-    spare=("domain", "from", "expectations", "episodes open on", "on nodes", "waiting for it"),
+    spare=("domain", "source", "expectations", "opens episodes on", "on nodes", "backlog"),
 )
 
 LABELS: Final[Mapping[str, str]] = {
@@ -57,6 +58,8 @@ LABELS: Final[Mapping[str, str]] = {
     "waiting_for_calm": "subjects that wait for calm",
 }
 """Column → what it is called where one actor or expectation is shown."""
+
+_CLOCK: Final = SystemClock()
 
 ActorId: TypeAlias = Annotated[str, Argument(metavar="ACTOR", help="The actor's id.")]
 
@@ -83,9 +86,19 @@ def _listed(row: Row) -> Row:
     counted = {"event": row["events"], "timer": row["due"], "command": row["commands"]}
     return {
         **tables.in_words(in_short(row)),
+        "state": state_of(row),
         "waiting": tables.SEPARATOR.join(filter(None, map(_counted, counted, counted.values()))),
         "opened_on": None if row["waking"] == row["nodes"] else tables.as_list(row["waking"]),
     }
+
+
+def state_of(row: Row) -> str:
+    """Return whether an actor is paused, or disabled; empty: neither."""
+    why, paused = str(row["paused"]), ""
+    if why:
+        paused = f"paused {why}" if why.startswith("by ") else f"paused: {why}"
+    disabled = DISABLED if row["source"] == DISABLED else ""
+    return tables.SEPARATOR.join(filter(None, (paused, disabled)))
 
 
 def _counted(what: str, count: object) -> str:
@@ -104,10 +117,10 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
     if is_json:
         show_record({**row, "expectations": expectations}, is_json=True)
         return
-    print_actor(row, expectations)
+    print_actor(row, expectations, now=_CLOCK.now())
 
 
-def print_actor(row: Row, expectations: Sequence[Row]) -> None:
+def print_actor(row: Row, expectations: Sequence[Row], *, now: datetime) -> None:
     """Print one actor, and each of its expectations."""
     usual = {"slots": 0, "events": 0, "due": 0, "commands": 0, "cooling_down": 0}
     usual |= {"waiting_for_calm": 0}
@@ -116,11 +129,32 @@ def print_actor(row: Row, expectations: Sequence[Row]) -> None:
     none = {each: tables.NONE for each in ("waking", "running_on") if not row[each]}
     hidden = ["actor_id", "expectations", *same]
     told = columns.sheet(_in_words({**row, **none}), usual=usual, hidden=hidden, labels=LABELS)
+    if row["paused"]:
+        told["what to do"] = f"vigil actors resume {row['actor_id']}"
     show_sheet(f"actor {row['actor_id']}", told)
     for each in expectations:
         print()
-        told = columns.sheet(_in_words(each), usual=usual, hidden=("expectation",), labels=LABELS)
+        words = _in_words(with_ticks(each, now))
+        told = columns.sheet(words, usual=usual, hidden=("expectation",), labels=LABELS)
         show_sheet(f"expectation {each['expectation']}", told, utc=False)
+
+
+def with_ticks(row: Row, now: datetime) -> Row:
+    """Return an expectation with the next tick of each schedule beside it, as people read both."""
+    triggers, ticks, breaker = row["triggers"], row["next_ticks"], row["breaker"]
+    assert isinstance(triggers, list)
+    assert isinstance(ticks, Mapping)
+    shown = [f"{columns.with_intervals(each)}{_next(ticks.get(each), now)}" for each in triggers]
+    closed = f"{breaker} (ok)" if breaker == "closed" else breaker
+    rest = {each: at for each, at in ticks.items() if each not in triggers}
+    return {**row, "triggers": shown, "next_ticks": rest, "breaker": closed}
+
+
+def _next(at: object, now: datetime) -> str:
+    if not isinstance(at, datetime):
+        return ""
+    far = columns.age(at, now)
+    return f" (next {far})" if far.startswith("in ") else f" (due {far} ago)"
 
 
 @app.command()
@@ -200,14 +234,16 @@ def print_refusals(
     now: datetime | None = None,
 ) -> None:
     """Print why events did not fire an expectation: `of` is its actor's name and its own."""
+    at = now or _CLOCK.now()
+    brief = [{**row, "compared_with": columns.in_brief(row["compared_with"], at)} for row in rows]
     show_table(
-        rows,
+        rows if is_json or is_wide else brief,
         REFUSALS,
         is_json=is_json,
         is_wide=is_wide,
         title=f"Events that did not fire {of}, and why (last 24 hours)",
         why_none=f"every event of the last 24 hours has fired {of}, or none came",
-        now=now,
+        now=at,
     )
 
 

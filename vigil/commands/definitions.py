@@ -205,11 +205,10 @@ def history(
 
 def print_history(rows: Sequence[Row], *, is_diff: bool = False, is_json: bool = False) -> None:
     """Print the changes of a definition, with what differs from the one before if `is_diff`."""
-    shown = rows if is_json else list(map(_in_words, rows))
     if is_json or not is_diff:
-        show_table(shown, HISTORY, is_json=is_json)
+        show_table(rows, HISTORY, is_json=is_json)
         return
-    for row in shown:
+    for row in rows:
         words = (in_text(row[column.of]) for column in HISTORY.columns)
         print(printable("  ".join(filter(None, words))))
         say_lines(row["difference"])
@@ -250,13 +249,6 @@ def _require_nodes(*, is_dry: bool, timeout_s: float) -> None:
         raise Mistake("--reconcile changes something, and --dry-run nothing; choose one of them")
     if not timeout_s:  # guard: fresh-definition-not-reconciled
         raise Mistake("--reconcile is done once nodes run it; give them time with --timeout")
-
-
-def _in_words(row: Row) -> Row:
-    """Return a change as people read it: only what was applied is a revision."""
-    if row["change"] == "applied":
-        return row
-    return {**row, "revision": None, "change": f"{row['change']} ({row['revision']})"}
 
 
 def show_planned(planned: Sequence[AppliedDefinition], *, is_json: bool) -> None:

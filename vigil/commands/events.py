@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -54,6 +55,7 @@ WOULD: Final = Listing(
         Column("compared", "compared_with", room=SENTENCE),
     ),
     spare=("episode", "event", "compared", "about", "at"),
+    wraps=("compared",),
 )
 VERDICTS: Final = Listing(
     (
@@ -64,6 +66,7 @@ VERDICTS: Final = Listing(
         Column("episode", "episode_id", Form.ID),
     ),
     spare=("why", "episode"),
+    wraps=("why",),
 )
 
 _CLOCK: Final = SystemClock()
@@ -87,16 +90,26 @@ def why(
         rows = [_row(each) for each in found.verdicts]
         show_record({**_event_row(event_id, found), "verdicts": rows}, is_json=True)
         return
-    print_verdicts(event_id, found, is_wide=is_wide)
+    print_verdicts(event_id, found, is_wide=is_wide, now=_CLOCK.now())
 
 
-def print_verdicts(event_id: str, found: EventVerdicts, *, is_wide: bool = False) -> None:
+def print_verdicts(
+    event_id: str, found: EventVerdicts, *, now: datetime, is_wide: bool = False
+) -> None:
     """Print what each expectation did with an event."""
     if found.name:
-        told = {"event": found.name, "at": found.at, "note": found.why_none}
+        about = {each.refusal.subject for each in found.verdicts if each.refusal is not None}
+        told = {
+            "event": found.name,
+            "about": ", ".join(sorted(filter(None, about))),
+            "at": columns.moment(found.at, now),
+            "note": found.why_none,
+        }
         show_sheet(f"event {event_id}", columns.sheet(told, usual={}))
         print()
     rows = [_row(each) for each in found.verdicts]
+    if not is_wide:
+        rows = [{**row, "why": columns.in_brief(row["why"], now)} for row in rows]
     title = "What expectations did with it"
     show_table(rows, VERDICTS, is_wide=is_wide, title=title, why_none=found.why_none)
 
@@ -168,7 +181,8 @@ def print_would(
     counts: Sequence[Row], first: Sequence[Row], ruling: str, *, is_wide: bool = False
 ) -> None:
     """Print how many events would have had each ruling, and the first of one of them."""
-    show_table(counts, COUNTS, is_wide=is_wide)
+    shown = [{**each, "events": f"{each['events']:,}"} for each in counts]
+    show_table(shown, COUNTS, is_wide=is_wide)
     if first:
         print()
         title = "The first that would fire" if ruling == FIRE else f"The first refused: {ruling}"

@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from streams.clock import SystemClock
 from streams.model.findings import Finding, FindingStatus, Severity
+from vigil.client.dead_letters import argument
 from vigil.commands.call import call
 from vigil.errors import Mistake, NotFound, Trouble
 from vigil.options import By, IsJson, IsWide, Limit, Reason
@@ -37,19 +38,19 @@ LISTING: Final = Listing(
     (
         Column("key", "finding_key"),
         Column("severity", "severity"),
-        Column("status", "standing"),
+        Column("status", "standing", room=20),
         Column("age", "raised_at", Form.AGE, wide="raised"),
         Column("summary", "summary", room=32),
         Column("about", "subject_id"),
         Column("class", "class"),
         Column("actor", "actor_id"),
-        Column("ends", "expires_at", Form.AGE),
+        Column("expires", "expires_at", Form.AGE),
         Column("acknowledged by", "acknowledged_by"),
         Column("caused by", "caused_by_key"),
     ),
     spare=(
-        "caused by", "acknowledged by", "ends", "actor", "about", "class", "status", "age",
-        "summary",
+        "caused by", "acknowledged by", "expires", "actor", "about", "class", "summary", "age",
+        "status",
     ),
 )  # fmt: skip
 HISTORY: Final = Listing(
@@ -61,9 +62,9 @@ HISTORY: Final = Listing(
         Column("by", "person"),
         Column("reason", "reason"),
         Column("summary", "summary"),
-        Column("raise", "raise_no"),
+        Column("raised times", "raise_no"),
     ),
-    spare=("raise", "summary", "episode", "severity", "reason"),
+    spare=("raised times", "summary", "episode", "severity", "reason"),
 )
 CHAIN: Final = Listing(
     (
@@ -79,12 +80,12 @@ CHAIN: Final = Listing(
 TOLD: Final = frozenset({
     "stack", "journal_seq", "history", "finding_key", "severity", "status", "class", "summary",
     "subject_kind", "subject_id", "actor_id", "expectation_id", "raised_by_episode_id", "raised_at",
-    "updated_at", "expires_at", "ttl_s", "acknowledged_by",
+    "updated_at", "expires_at", "ttl_s", "acknowledged_by", "acknowledged_at",
 })  # fmt: skip
 """The columns of a finding that the first lines tell, that have a table, or are for programs."""
 
-ACKNOWLEDGED: Final = "acknowledged"
-"""What stands for `active` in a list, of a finding that somebody has acknowledged."""
+ACKNOWLEDGED: Final = "active, acknowledged"
+"""The status of a finding that somebody has acknowledged; `--json` has both in columns."""
 
 CAUSED: Final = "Each finding was caused by the one below it"
 
@@ -139,7 +140,7 @@ def print_findings(
 
 
 def _standing(row: Row) -> object:
-    """Return the status of a finding as a list has it: whether somebody has taken it up, too."""
+    """Return the status of a finding, and whether somebody has taken it up."""
     is_seen = row["status"] == FindingStatus.ACTIVE and row["acknowledged_by"]
     return ACKNOWLEDGED if is_seen else row["status"]
 
@@ -158,7 +159,7 @@ def print_finding(row: Row, *, now: datetime) -> None:
     """Print one finding, and its history, the latest first."""
     about = " ".join(str(row[each]) for each in ("subject_kind", "subject_id") if row[each])
     first = {
-        "status": _status(row),
+        "status": _standing(row),
         "severity": row["severity"],
         "class": row["class"],
         "summary": row["summary"],
@@ -167,7 +168,9 @@ def print_finding(row: Row, *, now: datetime) -> None:
         "episode": row["raised_by_episode_id"],
         "raised": columns.moment(row["raised_at"], now),
         "changed": columns.moment(row["updated_at"], now),
-        "ends": columns.moment(row["expires_at"], now),
+        "expires": columns.moment(row["expires_at"], now),
+        "acknowledged": _acknowledged(row, now),
+        "what to do": what_to_do(row),
     }
     usual = {"raise_no": 1, "confidence": 1.0}
     told = columns.sheet(row, usual=usual, hidden=TOLD, first=first)
@@ -178,10 +181,17 @@ def print_finding(row: Row, *, now: datetime) -> None:
     show_section("History", changes, HISTORY, now=now)
 
 
-def _status(row: Row) -> str:
-    """Return the status of a finding, and who has acknowledged it."""
-    by = row["acknowledged_by"]
-    return f"{row['status']}, acknowledged by {by}" if by else str(row["status"])
+def what_to_do(row: Row) -> str | None:
+    """Return the commands that answer an active finding, a line each."""
+    if row["status"] != FindingStatus.ACTIVE:
+        return None
+    acts = ["clear"] if row["acknowledged_by"] else ["ack", "clear"]
+    return "\n".join(f"vigil findings {each} {argument(str(row['finding_key']))}" for each in acts)
+
+
+def _acknowledged(row: Row, now: datetime) -> str | None:
+    by, at = row["acknowledged_by"], columns.moment(row["acknowledged_at"], now)
+    return ", ".join(filter(None, (f"by {by}" if by else None, at))) or None
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,13 +10,14 @@ import typer
 from typer import Argument, Option
 
 from streams.clock import SystemClock
+from vigil.asking.stack import MODES_MEAN
 from vigil.client.client import Client
 from vigil.commands.call import call
 from vigil.errors import Mistake
 from vigil.options import By, IsJson, IsWide, Limit, Reason
-from vigil.printing import tables
-from vigil.printing.columns import Column, Form, Listing
-from vigil.printing.output import rows_of, show_section, show_table
+from vigil.printing import columns, tables
+from vigil.printing.columns import SENTENCE, Column, Form, Listing
+from vigil.printing.output import DRY, rows_of, show_section, show_table
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
@@ -30,15 +31,15 @@ NODES: Final = Listing(
         Column("mode", "mode"),
         Column("set by", "said"),
         Column("other modes for", "actors"),
-        Column("ordered by", "by"),
+        Column("order", "order"),
         Column("reason", "reason"),
-        Column("ordered", "at", Form.AGE),
+        Column("up for", "since", Form.AGE, wide="up since"),
         Column("host", "host"),
         Column("version", "version"),
-        Column("up since", "since", Form.AGE),
     ),
-    spare=("version", "host", "up since", "ordered", "reason", "ordered by"),
+    spare=("version", "host", "up for", "reason", "order"),
 )
+MEANT: Final = Listing((Column("mode", "mode"), Column("the node", "means", room=SENTENCE)))
 PAUSES: Final = Listing(
     (
         Column("actor", "actor_id"),
@@ -61,7 +62,8 @@ ORDERS: Final = Listing(
     ),
     spare=("partitions", "expectation", "reason"),
 )
-DRIFTS: Final = Listing((Column("order", "order_key"), Column("what is wrong", "problem")))
+DRIFTS: Final = Listing((Column("order", "order_key"), Column("what was wrong", "problem")))
+DRIFTS_DRY: Final = Listing((Column("order", "order_key"), Column("what is wrong", "problem")))
 
 _CLOCK: Final = SystemClock()
 
@@ -116,8 +118,15 @@ def rebuild(
     """
     drifts = call(ctx, lambda client: client.orders.rebuild(dry_run=is_dry))
     rows = [{"order_key": each.key, "problem": each.says} for each in drifts]
+    print_drifts(rows, is_dry=is_dry, is_json=is_json)
+
+
+def print_drifts(rows: Sequence[Row], *, is_dry: bool, is_json: bool = False) -> None:
+    """Print which orders nodes saw otherwise than they were given, or see so still."""
     why_none = "" if rows else "nothing to do: nodes see what was ordered"
-    show_table(rows, DRIFTS, is_json=is_json, why_none=why_none)
+    show_table(rows, DRIFTS_DRY if is_dry else DRIFTS, is_json=is_json, why_none=why_none)
+    if is_dry and rows and not is_json:
+        print(DRY)
 
 
 def mode(
@@ -178,6 +187,23 @@ def print_nodes(
     rows: Sequence[Row], paused: Sequence[Row], *, now: datetime, is_wide: bool = False
 ) -> None:
     """Print the modes of nodes, and the actors that are paused."""
-    shown = [{**row, "actors": tables.in_words(row)["actors"]} for row in rows]
+    shown = [
+        {**row, "actors": tables.in_words(row)["actors"], "order": _order(row, now)} for row in rows
+    ]
     show_table(shown, NODES, is_wide=is_wide, now=now)
+    used = {mode for each in rows for mode in _modes(each)}
+    meant = [{"mode": each, "means": means} for each, means in MODES_MEAN.items() if each in used]
+    show_section("Modes", meant, MEANT, now=now)
     show_section("Paused actors", paused, PAUSES, now=now)
+
+
+def _order(row: Row, now: datetime) -> str:
+    """Return who has ordered modes of a node, and how long ago."""
+    ago = f"{columns.age(row['at'], now)} ago" if isinstance(row["at"], datetime) else ""
+    return tables.SEPARATOR.join(filter(None, (f"by {row['by']}" if row["by"] else "", ago)))
+
+
+def _modes(row: Row) -> list[object]:
+    """Return the modes of a node, those for single actors included."""
+    of_actors = row["actors"]
+    return [row["mode"], *(of_actors.values() if isinstance(of_actors, Mapping) else ())]

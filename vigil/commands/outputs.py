@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,6 +15,7 @@ from streams.clock import SystemClock
 from streams.model.outputs import OutputStatus
 from vigil import options
 from vigil.client.client import Client
+from vigil.client.dead_letters import argument
 from vigil.client.page import LIMIT_MAX
 from vigil.commands.call import call
 from vigil.errors import Mistake
@@ -31,17 +32,17 @@ app = typer.Typer(no_args_is_help=True)
 LISTING: Final = Listing(
     (
         Column("key", "output_key"),
-        Column("adapter", "adapter"),
         Column("status", "status"),
         Column("age", "created_at", Form.AGE, wide="proposed"),
+        Column("summary", "summary"),
         Column("attempts", "attempts"),
         Column("next try", "next_attempt_at", Form.AGE),
         Column("error", "error", room=SENTENCE),
-        Column("summary", "summary"),
+        Column("adapter", "adapter"),
         Column("actor", "actor_id"),
         Column("delivered", "delivered_at", Form.AGE),
     ),
-    spare=("delivered", "actor", "attempts", "adapter", "next try", "summary", "error", "age"),
+    spare=("delivered", "actor", "adapter", "error", "next try", "attempts", "summary", "age"),
 )
 HISTORY: Final = Listing(
     (
@@ -65,9 +66,6 @@ TOLD: Final = frozenset({
     "decision_id",
 })  # fmt: skip
 """The columns of an output that the first lines tell, that have a table, or are for programs."""
-
-RETRYING: Final = "retrying"
-"""How a list calls an output that could not be delivered yet; `--json` has its status."""
 
 _CLOCK: Final = SystemClock()
 
@@ -109,9 +107,7 @@ def print_outputs(
 
 
 def _listed(row: Row) -> Row:
-    is_retried = row["status"] == OutputStatus.PROPOSED and row["attempts"]
-    status = RETRYING if is_retried else row["status"]
-    return {**row, "status": status, "error": columns.error_of(row)}
+    return {**row, "status": columns.output_status(row), "error": columns.error_of(row)}
 
 
 @app.command()
@@ -127,7 +123,7 @@ def show(ctx: typer.Context, *, key: Key, is_json: options.IsJson = False) -> No
 def print_output(row: Row, *, now: datetime) -> None:
     """Print one output, and its history, the latest first."""
     first = {
-        "status": row["status"],
+        "status": columns.output_status(row),
         "adapter": row["adapter"],
         "summary": row["summary"],
         "error": ": ".join(str(row[each]) for each in ("error_class", "error_detail") if row[each]),
@@ -139,6 +135,7 @@ def print_output(row: Row, *, now: datetime) -> None:
         "asked for approval": columns.moment(row["asked_at"], now),
         "asked until": columns.moment(row["expires_at"], now),
         "decided": columns.moment(row["decided_at"], now),
+        "what to do": what_to_do(row),
     }
     usual = {"proposal_no": 1, "attempts": 0}
     told = columns.sheet(row, usual=usual, hidden={*TOLD, "payload"}, first=first)
@@ -148,6 +145,22 @@ def print_output(row: Row, *, now: datetime) -> None:
     assert isinstance(history, list)
     changes = [{**each, "what": what_of(each), "error": columns.error_of(each)} for each in history]
     show_section("History", changes, HISTORY, now=now)
+
+
+TO_DO: Final[Mapping[object, Sequence[str]]] = {
+    OutputStatus.AWAITING_APPROVAL: ("approve", "reject --reason '…'"),
+    OutputStatus.PROPOSED: ("retry", "cancel"),
+    OutputStatus.FAILED: ("retry",),
+}
+"""Status of an output → what people can do about it."""
+
+
+def what_to_do(row: Row) -> str | None:
+    """Return the commands that lead on, a line each; None: nobody need do anything."""
+    if row["status"] == OutputStatus.PROPOSED and not row["attempts"]:
+        return None
+    key = argument(str(row["output_key"]))
+    return "\n".join(f"vigil outputs {each} {key}" for each in TO_DO.get(row["status"], ())) or None
 
 
 def what_of(change: Row) -> str:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from streams.clock import SystemClock
 from streams.model.triggers import Overrides
-from streams.model.workflows import WorkflowStatus
+from streams.model.workflows import StepStatus, WorkflowStatus
 from vigil import options
 from vigil.client.client import Client
 from vigil.commands import definitions
@@ -46,25 +46,25 @@ LISTING: Final = Listing(
         Column("workflow", "workflow_id"),
         Column("status", "status"),
         Column("age", "started_at", Form.AGE, wide="begun"),
-        Column("mark", "mark"),
-        Column("done", "progress"),
+        Column("steps", "progress"),
         Column("running", "running"),
         Column("waiting", "waiting"),
         Column("error", "error", room=SENTENCE),
-        Column("failed step", "failed_step"),
+        Column("failed at", "failed_step"),
     ),
-    spare=("failed step", "waiting", "running", "error", "about", "done"),
+    spare=("failed at", "waiting", "running", "error", "about", "steps"),
 )
 DEFINED: Final = Listing(
     (
         Column("workflow", "workflow_id"),
-        Column("from", "source"),
+        Column("source", "source"),
         Column("triggers", "triggers"),
         Column("steps", "steps"),
         Column("nodes", "nodes"),
         Column("cannot run it", "problems"),
     ),
     spare=("nodes", "steps", "triggers"),
+    wraps=("cannot run it",),
 )
 
 STEPS: Final = Listing(
@@ -136,7 +136,7 @@ def print_instances(
 def _listed(row: Row) -> Row:
     return {
         **row,
-        "mark": columns.marks(row),
+        "status": columns.marked(row),
         "progress": f"{row['done']} of {row['items']}",
         "running": row["running"] or None,
         "waiting": row["waiting"] or None,
@@ -172,9 +172,26 @@ def print_instance(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
         "changed": columns.moment(row["updated_at"], now),
     }
     told = columns.sheet(row, usual={"mode": "live"}, hidden=hidden, first=first)
+    if todo := what_to_do(row, steps):
+        told["what to do"] = todo
     show_sheet(f"instance {row['instance_id']}", told)
     shown = [{**each, "error": columns.error_of(each)} for each in steps]
     show_section("Steps", shown, STEPS, now=now)
+
+
+def what_to_do(row: Row, steps: Sequence[Row]) -> str:
+    """Return the commands that lead on the first step that waits for a person, a line each."""
+    for each in steps:
+        instance_id = str(row["instance_id"])[: columns.ID_CHARS[1]]
+        step = f"{instance_id} {str(each['step_id']).partition('[')[0]}"
+        if each["status"] == StepStatus.AWAITING_APPROVAL:
+            acts = (f"approve {step}", f"deny --reason '…' {step}")
+        elif each["status"] == StepStatus.PAUSED:
+            acts = (f"resume {step} --retry", f"resume {step} --skip")
+        else:
+            continue
+        return "\n".join(f"vigil workflows {act}" for act in acts)
+    return ""
 
 
 @app.command()
@@ -255,7 +272,7 @@ def definitions_(
 ) -> None:
     """List the workflows that nodes have, or that were defined: source, triggers, steps.
 
-    Problems: the nodes that cannot run one; `vigil actors show workflow-NAME` shows why.
+    Those that cannot run one are named, with the reason.
     """
     from vigil.asking.stack import in_short
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Final
 
+from streams.model.outputs import OutputStatus
 from vigil.printing.tables import TEXT_MIN, Row, cause_of, in_words, said
 
 ID_CHARS: Final = (8, 13, 18, 23, 36)
@@ -18,7 +19,9 @@ ID_CHARS: Final = (8, 13, 18, 23, 36)
 SENTENCE: Final = 64
 """Room for an error, in columns of characters: its class, and what went wrong."""
 
-_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d):\d\d UTC")
+_EVERY: Final = re.compile(r"\bevery (\d+)s\b")
 
 UTC: Final = "(UTC)"
 
@@ -26,6 +29,9 @@ SECOND_MS: Final = 1_000
 MINUTE_S: Final = 60
 HOUR_S: Final = 3_600
 DAY_S: Final = 86_400
+
+RETRYING: Final = "retrying"
+"""What an output is called that could not be delivered yet."""
 
 DRY_RUN: Final = "dry_run"
 """The mode of an episode, or of an instance, that changes nothing outside."""
@@ -38,7 +44,8 @@ class Form(Enum):
     ID = auto()
     """An id: its beginning; all of it if the table is wide."""
     KEY = auto()
-    """A text that may be an id, or end with one behind a dot: its beginning; all if it is wide."""
+    """A text that may be an id, or end with one behind a dot or a blank: its beginning; all if it
+    is wide."""
     AGE = auto()
     """A time: how long ago, or in how long; the time in UTC if the table is wide."""
     TIME = auto()
@@ -67,6 +74,10 @@ class Listing:
     columns: Sequence[Column]
     spare: Sequence[str] = ()
     """The headings of what is left out where there is no room, the least important first."""
+    cuts: Sequence[str] = ()
+    """The headings of words that are cut where there is no room, and not copied whole."""
+    wraps: Sequence[str] = ()
+    """The headings of what goes on in the next line where there is no room, and is never cut."""
 
     def rooms(self, *, is_wide: bool = False) -> Mapping[str, int]:
         """Return heading → the room for a text, as far as there is any."""
@@ -109,6 +120,19 @@ def short_id(id_: object) -> str:
     return str(id_)[: ID_CHARS[0]] if id_ else ""
 
 
+def in_brief(text: object, now: datetime) -> str:
+    """Return a sentence with the beginnings of its ids, and with how far away its times are."""
+
+    def near(found: re.Match[str]) -> str:
+        at = datetime.fromisoformat(f"{found[0].removesuffix(' UTC')}+00:00")
+        day = "" if at.date() == now.date() else f"{found[1]} "
+        far = age(at, now)
+        return f"{day}{found[2]} UTC ({far if far.startswith('in ') else f'{far} ago'})"
+
+    short = _ID.sub(lambda found: short_id(found[0]), str(text or ""))
+    return _MOMENT.sub(near, short)
+
+
 def age(at: datetime, now: datetime) -> str:
     """Return how long ago `at` was, or in how long it is, in its largest unit: 42s, 3m, 2h, 4d."""
     seconds = (now - at).total_seconds()
@@ -130,7 +154,27 @@ def took(milliseconds: object) -> str | None:
     if milliseconds < SECOND_MS:
         return f"{milliseconds:.0f}ms"
     seconds = milliseconds / SECOND_MS
-    return f"{seconds:.1f}s" if seconds < MINUTE_S else _duration(seconds)
+    if seconds >= MINUTE_S:
+        return _duration(seconds)
+    return f"{f'{seconds:.1f}'.removesuffix('.0')}s"
+
+
+def length(seconds: float) -> str:
+    """Return how long something is to last, exactly: 0.5s, 90s, 30d."""
+    whole = int(seconds)
+    return interval(whole) if whole and whole == seconds else f"{seconds:g}s"
+
+
+def interval(seconds: int) -> str:
+    """Return an interval exactly, in the largest unit that divides it: 90s, 90m, 30d."""
+    units = (("d", DAY_S), ("h", HOUR_S), ("m", MINUTE_S))
+    unit, of_one_s = next((each for each in units if seconds % each[1] == 0), ("s", 1))
+    return f"{seconds // of_one_s}{unit}"
+
+
+def with_intervals(text: str) -> str:
+    """Return a text about schedules with their intervals as people write them: `every 30d`."""
+    return _EVERY.sub(lambda found: f"every {interval(int(found[1]))}", text)
 
 
 def error_of(row: Row) -> str | None:
@@ -140,6 +184,18 @@ def error_of(row: Row) -> str | None:
     if named and cause.startswith(f"{named}: "):
         return cause
     return ": ".join(str(each) for each in (named, cause) if each) or None
+
+
+def output_status(row: Row) -> object:
+    """Return the status of an output as people read it; `--json` has it as it is."""
+    is_retried = row["status"] == OutputStatus.PROPOSED and row["attempts"]
+    return RETRYING if is_retried else row["status"]
+
+
+def marked(row: Row) -> str:
+    """Return the status of an episode or an instance, with what sets it apart."""
+    found = marks(row)
+    return f"{row['status']}, {found}" if found else str(row["status"])
 
 
 def marks(row: Row) -> str | None:
@@ -195,7 +251,7 @@ def _formed(values: Sequence[object], form: Form, *, now: datetime, is_wide: boo
 
 def _id_in(key: object) -> str:
     """Return the id that a key ends with; empty: it ends with none."""
-    _, _, end = str(key).rpartition(".")
+    end = re.split("[. ]", str(key))[-1]
     return end if _ID.fullmatch(end) else ""  # guard: key-without-id-whole
 
 

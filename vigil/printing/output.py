@@ -19,6 +19,9 @@ from vigil.printing.columns import Listing
 
 _CLOCK: Final = SystemClock()
 
+DRY: Final = "dry run: nothing was changed; without --dry-run it is done"
+"""The last line of what would be done."""
+
 
 def rows_of(records: Iterable[msgspec.Struct]) -> list[dict[str, object]]:
     """Return records as rows of their columns."""
@@ -49,7 +52,7 @@ def show_rows(
     shown = tables.fitted(rows, columns, width=terminal.width, spare=spare)
     terminal.print(shown.body, crop=False)
     if shown.left_out:
-        say_aside(f"no room for {', '.join(shown.left_out)}; --json has all")
+        _say_hidden(shown.left_out, shows="--json")
 
 
 def show_table(
@@ -61,11 +64,13 @@ def show_table(
     title: str = "",
     why_none: str = "",
     now: datetime | None = None,
+    shows: str = "--wide",
 ) -> None:
     """Print rows: all of each as JSON, or as a table for people, a line for each.
 
     Where there are none, `why_none` is printed on stderr. Where the terminal is too narrow, long
-    texts end with `…`, and columns are left out and named; a table that `is_wide` has all of it.
+    texts end with `…`, and columns are left out and named, with the option that `shows` them;
+    a table that `is_wide` has all of it.
     """
     if is_json or not rows:
         show_rows(rows, (), is_json=is_json, why_none=why_none)
@@ -76,13 +81,25 @@ def show_table(
     spare = listing.left_out_first(is_wide=is_wide)
     rooms = listing.rooms(is_wide=is_wide)
     found = tables.fitted(
-        shown, [*shown[0]], width=terminal.width, spare=spare, rooms=rooms, is_cut=True
+        shown,
+        [*shown[0]],
+        width=terminal.width,
+        spare=spare,
+        rooms=rooms,
+        is_cut=True,
+        cuts=listing.cuts,
+        wraps=listing.wraps,
     )
     if title:
         terminal.print(title, style="bold", markup=False)
     terminal.print(found.body, crop=False)
     if found.left_out:
-        say_aside(f"no room for {', '.join(found.left_out)}; --wide has all")
+        _say_hidden(found.left_out, shows=shows)
+
+
+def _say_hidden(left_out: Sequence[str], *, shows: str) -> None:
+    """Print which columns had no room, apart from the rows."""
+    say_aside(f"\nhidden: {', '.join(left_out)} ({shows} shows them)")
 
 
 def show_section(
@@ -91,7 +108,7 @@ def show_section(
     """Print rows under a title, below what is printed already; nothing if there are none."""
     if rows:
         print()
-        show_table(rows, listing, title=title, now=now)
+        show_table(rows, listing, title=title, now=now, shows="--json")
 
 
 def show_sheet(heading: str, row: Mapping[str, object], *, utc: bool = True) -> None:

@@ -42,9 +42,11 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
     EndStatus.CANCELED: "dim",
     OutputStatus.AWAITING_APPROVAL: "magenta",
     OutputStatus.PROPOSED: "yellow",
+    "retrying": "yellow",
     OutputStatus.DELIVERED: "green",
     OutputStatus.REJECTED: "dim",
     FindingStatus.ACTIVE: "yellow",
+    "active, acknowledged": "yellow",
     FindingStatus.CLEARED: "green",
     FindingStatus.EXPIRED: "dim",
     "ok": "green",
@@ -121,6 +123,8 @@ def fitted(
     spare: Sequence[str] = (),
     rooms: Mapping[str, int] = NO_ROOMS,
     is_cut: bool = False,
+    cuts: Sequence[str] = (),
+    wraps: Sequence[str] = (),
 ) -> Fitted:
     """Return `rows` as a table no wider than `width`; if none is, as one record below another.
 
@@ -130,16 +134,18 @@ def fitted(
         rooms: column → room for a text of several words, before less important columns have any;
             `TEXT_MIN` by default.
         is_cut: a row is one line, and what has no room in it ends with `…`. What people copy, a
-            word, stays whole.
+            word, stays whole, and so does what stands in a column of `wraps`.
+        cuts: the columns of words that nobody copies: they are cut, too.
     """
     is_line = is_cut or width == PLAIN_WIDTH
     shown = on_one_line if is_line else cell  # guard: piped-row-one-line
     texts = {column: [shown(column, row.get(column)) for row in rows] for column in columns}
     cells = {column: [text.plain for text in found] for column, found in texts.items()}
-    found = fit(cells, width=width, spare=spare, rooms=rooms)
+    found = fit(cells, width=width, spare=spare, rooms=rooms, cuts=cuts)
     if found is None:
         chosen = [{column: row.get(column) for column in columns} for row in rows]
         return Fitted(Group(*(Group(record(row, width=width), Text()) for row in chosen)), ())
+    whole = frozenset(wraps)
     made = Table(header_style="bold", box=None)
     for column, wide in found.items():
         made.add_column(column, overflow="fold", width=wide)
@@ -147,7 +153,11 @@ def fitted(
         parts = zip(found.items(), line, strict=True)
         made.add_row(
             *(
-                _cut(text, wide) if is_cut and not _is_word(row.get(column), text) else text
+                _cut(text, wide)
+                if is_cut
+                and column not in whole
+                and (column in cuts or not _is_word(row.get(column), text))
+                else text
                 for (column, wide), text in parts
             )
         )
@@ -285,6 +295,9 @@ WHOLE_MAX: Final = 64
 TEXT_MIN: Final = 19
 """Least room for a text of several words, in columns of characters: a time to the second."""
 
+CUT_MIN: Final = 11
+"""Least room for words that are cut, in columns of characters."""
+
 PADDING: Final = 2
 """Blanks on either side of a column."""
 
@@ -293,16 +306,24 @@ Cells: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def fit(
-    cells: Cells, *, width: int, spare: Sequence[str] = (), rooms: Mapping[str, int] = NO_ROOMS
+    cells: Cells,
+    *,
+    width: int,
+    spare: Sequence[str] = (),
+    rooms: Mapping[str, int] = NO_ROOMS,
+    cuts: Sequence[str] = (),
 ) -> dict[str, int] | None:
     """Return the width of each column that is to be shown, or None if no table fits.
 
     A table that fits has all its columns. Otherwise those that are empty are left out, and of
     `spare`, the least important first, those that there is no room for. What matters more has as
-    much of its room of `rooms` as there is before what matters less has any.
+    much of its room of `rooms` as there is before what matters less has any. Columns of `cuts`
+    give way to all that is kept.
     """
 
     def narrowest(column: str, text_min: int) -> int:
+        if column in cuts:
+            return max(cell_len(column), min(CUT_MIN, max(map(_widest, cells[column]), default=0)))
         texts = (_narrowest(each, text_min) for each in cells[column])
         return max([cell_len(column), *texts])
 

@@ -8,6 +8,10 @@ from uuid import UUID
 
 import msgspec
 
+from engine.cluster.modes import ModeOrder, Orders, PauseOrder
+from engine.episodes.recovery import SweepVerdict
+from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
+from engine.operations.reconcile import Reconciled
 from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
     DeadLetterRecord,
@@ -19,8 +23,12 @@ from projections.records import (
     StepRow,
     WorkflowSummary,
 )
+from streams.model.modes import NodeMode
+from streams.model.refusals import AgainstCooldown, AgainstDebounce, AgainstFilter, Refusal
 from vigil.asking.episode_diff import EpisodeCost, EpisodeDiff, StepDifference, ValueDifference
-from vigil.asking.repairs.diagnosis import DoctorCheck
+from vigil.asking.refusals import refusal_row
+from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
+from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
 
@@ -33,7 +41,19 @@ DISK: Final = UUID("a81c07d2-5e19-4f6b-b2c3-91d04e7f8a22")
 FORK: Final = UUID("c5d9e0f1-2b3a-4c8d-9e7f-10a2b3c4d5e6")
 SLEEPER: Final = UUID("0b7e6d5c-4a39-4281-b706-f5e4d3c2b1a0")
 SINCE_DEPLOY: Final = UUID("5d4c3b2a-1f0e-4d9c-8b7a-695847362514")
+CHILD: Final = UUID("b2c3d4e5-60f1-4a2b-8c3d-4e5f60718293")
+WAITER: Final = UUID("47586970-8192-4a3b-8c4d-5e6f708192a3")
+CRASHED: Final = UUID("ce0fd1a2-b3c4-4d5e-8f60-718293a4b5c6")
+DRAINED: Final = UUID("1a2b3c4d-5e6f-4708-8192-a3b4c5d6e7f8")
+UPGRADED: Final = UUID("2b3c4d5e-6f70-4819-82a3-b4c5d6e7f809")
+LOST: Final = UUID("d0c1b2a3-7f6e-4d5c-8b4a-39281706f5e4")
+UNANSWERED: Final = UUID("94a5b6c7-d8e9-4fa0-91b2-c3d4e5f60718")
+LEFT_OVER: Final = UUID("6e7f8091-a2b3-4c4d-95e6-f708192a3b4c")
 ROLLOUT: Final = UUID("77e1d2c3-b4a5-4968-8778-695a4b3c2d1e")
+
+
+EVENTS: Final = {WEB_AGAIN: "e-0", FORK: "e-0", SLEEPER: "e-9", SINCE_DEPLOY: "e-5"}
+"""Episode → the id of the event that opened it; of the others `e-1`."""
 
 
 def before(**ago: float) -> datetime:
@@ -69,7 +89,7 @@ def episode(id_: UUID, status: str, **said: object) -> dict[str, Any]:
         "wall_used_ms": 0,
         "generation": 0,
         "trigger_type": "event",
-        "trigger_ref": {"event_id": "e-1", "event_type": "endpoint.probed"},
+        "trigger_ref": {"event_id": EVENTS.get(id_, "e-1"), "event_type": "endpoint.probed"},
         "dedupe_key": str(id_),
         "budget": {"turns": 20},
         "log_strategy": "full_debug",
@@ -91,7 +111,8 @@ EPISODES: Final[Rows] = [
     ),
     episode(
         SLEEPER, "blocked", subject_id="web-5", queued_at=before(minutes=9),
-        started_at=before(minutes=9), turns_used=2, blocked_by="wait", wall_used_ms=310,
+        started_at=before(minutes=9), turns_used=10, blocked_by="wait", wall_used_ms=310,
+        blocked_until=after(hours=1),
     ),
     episode(
         WEB_AGAIN, "failed", subject_id="web-1", queued_at=before(hours=2, minutes=7),
@@ -135,19 +156,19 @@ STEPS: Final[Rows] = [
     ),
     made(
         StepRow, episode_id=WEB, step_no=4, kind="tool_call", state="recorded",
-        tool_name="disk.dump", created_at=before(minutes=3, seconds=14), cost_ms=91_000,
+        tool_name="disk.dump", created_at=before(minutes=3, seconds=14), cost_ms=1_910,
         cost_tokens=210, result_size_bytes=5_242_880,
     ),
 ]  # fmt: skip
 EVERY_STEP: Final[Rows] = [
     made(
         StepRow, episode_id=SLEEPER, step_no=number, state="recorded", tool_name=tool, kind=kind,
-        args_redacted=args, result=result, created_at=before(seconds=600 - number),
+        args_redacted=args, result=result, created_at=before(seconds=540 - number),
         cost_ms=12, cost_tokens=0,
     )
     for number, (kind, tool, args, result) in enumerate(
         [
-            ("observation", "now", None, "2026-11-23T16:54:31Z"),
+            ("observation", "now", None, "2026-11-23T16:55:31Z"),
             ("tool_call", "endpoint.fetch", {"host": "web-5"}, {"status": 503}),
             ("synthesis", None, {"question": "why?"}, {"text": "its disk is full"}),
             ("checkpoint", None, {"phase": "diagnosed"}, None),
@@ -209,7 +230,7 @@ PAGE: Final = made(
     OutputRecord, output_key="page:web-3", status="proposed", adapter="pager", actor_id="watcher",
     expectation_id="endpoint_is_healthy", episode_id=WEB, summary="page whoever is on call",
     attempts=2, next_attempt_at=after(seconds=25), error_class="receiver_unavailable",
-    error_detail="127.0.0.1:9: All connection attempts failed", created_at=before(minutes=2),
+    error_detail="127.0.0.1:9: All connection attempts failed", created_at=before(minutes=3),
     updated_at=before(seconds=5), proposal_no=1, payload={"host": "web-3", "level": "page"},
     approvers=[], history=[],
 )  # fmt: skip
@@ -221,7 +242,7 @@ ATTEMPTS: Final[Rows] = [
         "next_attempt_at": after(seconds=25), "person": None, "reason": None,
     },
     {
-        "at": before(minutes=2), "kind": "output_proposed", "proposal_no": 1, "attempt": None,
+        "at": before(minutes=3), "kind": "output_proposed", "proposal_no": 1, "attempt": None,
         "node": None, "error_class": None, "error_detail": None, "next_attempt_at": None,
         "person": None, "reason": None,
     },
@@ -244,7 +265,7 @@ BLOCK: Final[dict[str, Any]] = {
 }  # fmt: skip
 CHILDREN: Final[Rows] = [
     {
-        "level": 1, "parent_call": "3", "episode_id": DISK, "actor_id": "capacity",
+        "level": 1, "parent_call": "3", "episode_id": CHILD, "actor_id": "capacity",
         "expectation_id": "disk_has_room", "status": "done", "turns_used": 2, "tokens_used": 1_204,
         "summary": "the disk of web-3 has room", "error_class": None,
     },
@@ -265,6 +286,8 @@ ASLEEP: Final = EPISODES[2] | {
 
 PARKED: Final = EPISODES[1] | {
     "episode_id": SINCE_DEPLOY,
+    "subject_id": "web-2",
+    "trigger_ref": {"event_id": EVENTS[SINCE_DEPLOY], "event_type": "endpoint.probed"},
     "blocked_by": "nondeterministic_replay",
     "waits_for": BLOCK
     | {
@@ -301,12 +324,12 @@ INSTANCE: Final[dict[str, Any]] = {
 INSTANCE_STEPS: Final[Rows] = [
     {
         "depth": 0, "step_id": "drain", "status": "done", "runs": "ops.drain", "depends_on": None,
-        "attempts": 1, "episode_id": str(DISK), "error_class": None, "error_detail": None,
+        "attempts": 1, "episode_id": str(DRAINED), "error_class": None, "error_detail": None,
         "retry_at": None,
     },
     {
         "depth": 1, "step_id": "upgrade[0]", "status": "retrying", "runs": "ops.upgrade",
-        "depends_on": "drain", "attempts": 2, "episode_id": str(WEB),
+        "depends_on": "drain", "attempts": 2, "episode_id": str(UPGRADED),
         "error_class": "tool_unavailable", "error_detail": "the mirror does not answer",
         "retry_at": after(seconds=40),
     },
@@ -328,7 +351,7 @@ ACTORS: Final[Rows] = [
     made(
         ActorSummary, actor_id="capacity", domain="storage", source="definition", revision=2,
         revisions={"vm-1": 2}, problems={}, nodes=["vm-1"], waking=["vm-1"], running_on=["vm-1"],
-        slots=4, limits={}, paused="by ann: maintenance", expectations=["disk_has_room"],
+        slots=4, limits={}, paused="maintenance", expectations=["disk_has_room"],
         queued=0, running=0, blocked=0, events=14, due=0, commands=0,
     ),
     made(
@@ -340,18 +363,18 @@ ACTORS: Final[Rows] = [
 ]  # fmt: skip
 EXPECTATIONS: Final[Rows] = [
     made(
-        ExpectationSummary, expectation="endpoint_is_healthy", triggers=["event endpoint.probed"],
-        next_ticks={"every 60 s": after(seconds=30)}, breaker="closed", cooling_down=1,
+        ExpectationSummary, expectation="endpoint_is_healthy",
+        triggers=["event endpoint.probed", "every 60s"],
+        next_ticks={"every 60s": after(seconds=30)}, breaker="closed", cooling_down=1,
         waiting_for_calm=0, options={},
     ),
 ]  # fmt: skip
-REFUSALS: Final[Rows] = [
-    {
-        "at": before(minutes=2), "event_id": "e-2", "event": "endpoint.probed",
-        "subject_id": "web-9", "reason": "cooldown",
-        "compared_with": f"episode {SLEEPER} began it, until 2026-11-23 17:10:00 UTC",
-    },
-]  # fmt: skip
+COOLDOWN: Final = Refusal(
+    event_id="e-4", event="endpoint.probed", actor="watcher", expectation="endpoint_is_healthy",
+    subject="web-5", at=before(minutes=2), node="vm-1", reason="cooldown",
+    against=AgainstCooldown(episode_id=str(SLEEPER), until=after(minutes=8)),
+)  # fmt: skip
+REFUSALS: Final[Rows] = [refusal_row(COOLDOWN)]
 
 NODES: Final[Rows] = [
     made(
@@ -382,13 +405,13 @@ ORDERS: Final[Rows] = [
 ]  # fmt: skip
 
 LETTER: Final = made(
-    DeadLetterRecord, letter_key=f"episode.{WEB_AGAIN}", status="waiting",
+    DeadLetterRecord, letter_key=f"episode.{CRASHED}", status="waiting",
     reason="attempts_exhausted", detail="3 crashes in a row: MemoryError (watch.py:71, in probe)",
-    actor_id="watcher", episode_id=WEB_AGAIN, source_stream="vigil-journal", source_seq=4_711,
-    source_subject=f"vigil.episode.{WEB_AGAIN}", payload_size_bytes=14, headers={},
+    actor_id="watcher", episode_id=CRASHED, source_stream="vigil-journal", source_seq=4_711,
+    source_subject=f"vigil.episode.{CRASHED}", payload_size_bytes=14, headers={},
     payload=b'{"host":"web"}', lettered_at=before(hours=2),
 ) | {
-    "what_to_do": f"vigil dead requeue episode.{WEB_AGAIN}",
+    "what_to_do": f"vigil dead requeue episode.{CRASHED}",
     "payload": '{"host":"web"}',
 }  # fmt: skip
 
@@ -428,35 +451,45 @@ INBOX: Final[Rows] = [
         subject_id="db-1", editable=True,
     ),
     waiting(
-        "wait", str(SLEEPER), "waits for restart:web-5", "vigil episodes resolve restart:web-5",
-        subject_kind="host", subject_id="web-5",
+        "wait", str(WAITER), "waits for restart:web-6", "vigil episodes resolve restart:web-6",
+        subject_kind="host", subject_id="web-6",
     ),
     waiting(
-        "nondeterministic_replay", str(FORK),
-        "call 1 was tool_call endpoint.fetch, and the replay asks for synthesize",
-        f"vigil episodes show {FORK}", subject_kind="host", subject_id="web-1",
+        "nondeterministic_replay", str(SINCE_DEPLOY),
+        PARKED["waits_for"]["summary"],
+        f"vigil episodes show {SINCE_DEPLOY}", subject_kind="host", subject_id="web-2",
     ),
     waiting(
-        "dead_letter", f"episode.{WEB_AGAIN}", "attempts_exhausted: 3 crashes in a row",
-        f"vigil dead show episode.{WEB_AGAIN}",
+        "dead_letter", f"episode.{CRASHED}", "attempts_exhausted: 3 crashes in a row",
+        f"vigil dead show episode.{CRASHED}",
     ),
 ]  # fmt: skip
 
+ELSEWHERE: Final = Refusal(
+    event_id="e-1", event="endpoint.probed", actor="capacity", expectation="disk_has_room",
+    subject="web-3", at=before(minutes=3, seconds=21), node="vm-1", reason="filter",
+    against=AgainstFilter(path="mount", wanted="/", found="/var"),
+)  # fmt: skip
+NOT_CALM: Final = Refusal(
+    event_id="e-1", event="endpoint.probed", actor="watcher", expectation="certificate_is_fresh",
+    subject="web-3", at=before(minutes=3, seconds=21), node="vm-1", reason="waits_for_calm",
+    against=AgainstDebounce(debounce_s=60.0),
+)  # fmt: skip
 BECAME: Final = EventVerdicts(
     name="endpoint.probed",
-    at=before(minutes=2),
+    at=before(minutes=3, seconds=21),
     verdicts=[
         EventVerdict(
             actor="capacity", expectation="disk_has_room", outcome="refused",
-            why="filter mount = /: the event has /var",
-        ),
-        EventVerdict(
-            actor="watcher", expectation="endpoint_is_healthy", outcome="opened",
-            episode_id=str(WEB), why="",
+            refusal=ELSEWHERE, why=f"{ELSEWHERE.reason}: {ELSEWHERE.words}",
         ),
         EventVerdict(
             actor="watcher", expectation="certificate_is_fresh", outcome="waits",
-            why="the subject has had no quiet 60 s yet; its newest event fires",
+            refusal=NOT_CALM, why=f"{NOT_CALM.reason}: {NOT_CALM.words}",
+        ),
+        EventVerdict(
+            actor="watcher", expectation="endpoint_is_healthy", outcome="opened",
+            episode_id=str(WEB), why=f"it opened episode {WEB}",
         ),
     ],
 )  # fmt: skip
@@ -469,11 +502,14 @@ COUNTED: Final[Rows] = [
 ]  # fmt: skip
 WOULD_FIRE: Final[Rows] = [
     {
-        "at": before(minutes=number), "event_id": f"e-{number}", "event": "endpoint.probed",
-        "expectation_id": "endpoint_is_healthy", "subject_id": f"web-{number}", "ruling": "fire",
+        "at": before(seconds=ago_s), "event_id": event_id, "event": "endpoint.probed",
+        "expectation_id": "endpoint_is_healthy", "subject_id": subject, "ruling": "fire",
         "episode_id": str(id_), "compared_with": None,
     }
-    for number, id_ in ((9, SLEEPER), (3, WEB))
+    for ago_s, event_id, subject, id_ in (
+        (541, "e-9", "web-5", SLEEPER),
+        (201, "e-1", "web-3", WEB),
+    )
 ]  # fmt: skip
 
 VERSIONS: Final = {"vigil": "0.1.0", "python": "3.11.7", "nats-py": "2.9.0"}
@@ -483,12 +519,22 @@ SETTINGS: Final[Rows] = [
     {"setting": "stack", "value": "vigil", "from": "VIGIL_STACK"},
 ]
 CHECKS: Final = [
-    DoctorCheck("NATS server", "ok", "2.12.1, 3 servers, JetStream"),
-    DoctorCheck(
-        "projector", "problem", "4,711 commits behind, and none is up",
-        "run `vigil project`, or a node with a projector",
+    DoctorCheck("NATS at nats://127.0.0.1:4222", "ok", "nats-server 2.12.1, with JetStream"),
+    *look_at_modes(
+        Orders(
+            modes={
+                "vm-2": ModeOrder(
+                    mode=NodeMode.TRIGGER_ONLY, actors={"capacity": NodeMode.DISABLED}, by="ann",
+                    at=before(hours=3), reason="it is slow",
+                )
+            },
+            pauses={"capacity": PauseOrder(by="ann", at=before(hours=1), reason="maintenance")},
+        )
     ),
-    DoctorCheck("nodes", "note", "vm-2 opens no episodes: trigger_only", "vigil mode vm-2 full"),
+    DoctorCheck(
+        "projection journal", "problem", "14,711 messages behind, at 12,003 of 26,714",
+        "See that a projector runs: `vigil project`, or a node without --no-project.",
+    ),
 ]  # fmt: skip
 
 FRAMES: Final[Rows] = [
@@ -503,7 +549,10 @@ FRAMES: Final[Rows] = [
             ("episode.opened@1", "", "queued", 0, "", 0),
             ("episode.started@1", "", "running", 0, "vm-1", 1),
             ("episode.step_recorded@1", "1 endpoint.fetch", "running", 1, "vm-1", 1),
-            ("episode.blocked@1", "2 approval", "blocked", 1, "vm-1", 1),
+            ("episode.step_recorded@1", "2 certificate.read", "running", 2, "vm-1", 1),
+            ("episode.step_recorded@1", "3 observation", "running", 3, "vm-1", 1),
+            ("episode.step_recorded@1", "4 disk.dump", "running", 4, "vm-1", 1),
+            ("episode.blocked@1", "5 approval", "blocked", 4, "vm-1", 1),
         ],
         start=1,
     )
@@ -531,26 +580,38 @@ PLACES: Final[Rows] = [
     },
 ]  # fmt: skip
 
-FORGOTTEN: Final[Rows] = [
-    {
-        "episode_id": str(WEB), "actor_id": "watcher", "status": "running",
-        "latest_at": before(hours=2), "verdict": "recovered",
-    },
-    {
-        "episode_id": str(DISK), "actor_id": "capacity", "status": "queued",
-        "latest_at": before(hours=1), "verdict": "held",
-    },
-]  # fmt: skip
-RECONCILED: Final[Rows] = [
-    {
-        "action": "disarm", "actor_id": "capacity", "expectation_id": "disk_has_room",
-        "about": "tick every 2592000s", "outcome": "planned",
-    },
-    {
-        "action": "cancel", "actor_id": "watcher", "expectation_id": "certificate_is_fresh",
-        "about": str(SLEEPER), "outcome": "planned",
-    },
-]  # fmt: skip
+FORGOTTEN: Final = RecoverReport(
+    counts={each: int(each in ("recovered", "held")) for each in SweepVerdict},
+    episodes=[
+        {
+            "episode_id": str(LOST), "actor_id": "watcher", "status": "running",
+            "latest_at": before(hours=2), "verdict": "recovered",
+        },
+        {
+            "episode_id": str(UNANSWERED), "actor_id": "capacity", "status": "running",
+            "latest_at": before(hours=1), "verdict": "held",
+        },
+    ],
+    instances=[],
+    unserved=[],
+)  # fmt: skip
+RECONCILED: Final = Reconciled(
+    steps=[
+        ReconcileStep(action=each, outcome=Outcome.PLANNED)
+        for each in (
+            Disarm(
+                actor_id="capacity", expectation_id="disk_has_room", purpose="tick",
+                key="disk_has_room/every 2592000s",
+            ),
+            CancelBlocked(
+                actor_id="watcher", expectation_id="certificate_is_fresh", episode_id=str(LEFT_OVER)
+            ),
+        )
+    ],
+    nodes=["vm-1", "vm-2"],
+    compared=["capacity", "watcher"],
+    skipped={},
+)  # fmt: skip
 DRIFTS: Final[Rows] = [
     {"order_key": "node.vm-2", "problem": "nodes see no mode, and trigger_only was ordered"},
 ]

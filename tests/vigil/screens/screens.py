@@ -42,8 +42,7 @@ class _Terminal(io.StringIO):
 
 
 def _inbox() -> None:
-    for line in inbox.lines(rows.INBOX):
-        tables.terminal().print(line, soft_wrap=True)
+    inbox.print_inbox(rows.INBOX, limit=50, why_none="", now=NOW)
 
 
 SCREENS: Final[Mapping[str, Callable[[], None]]] = {
@@ -64,9 +63,7 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     ),
     f"episodes steps {str(rows.WEB)[:13]}": lambda: show.print_steps(rows.STEPS),
     f"episodes steps {str(rows.SLEEPER)[:8]}": lambda: show.print_steps(rows.EVERY_STEP),
-    f"episodes replay {str(rows.WEB)[:13]}": lambda: show_table(
-        rows.FRAMES, replay.FRAMES, now=NOW
-    ),
+    f"episodes replay {str(rows.WEB)[:13]}": lambda: replay.print_frames(rows.FRAMES),
     f"episodes diff {str(rows.WEB)[:13]} {str(rows.FORK)[:8]}": lambda: diff.print_diff(rows.DIFF),
     f"episodes diff {str(rows.WEB)[:13]} {str(rows.WEB_AGAIN)[:13]}": lambda: diff.print_diff(
         rows.NO_DIFF
@@ -89,12 +86,12 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         [tables.in_words(in_short(each)) for each in rows.DEFINED], workflows.DEFINED, now=NOW
     ),
     "actors list": lambda: actors.print_actors(rows.ACTORS),
-    "actors show watcher": lambda: actors.print_actor(rows.ACTORS[1], rows.EXPECTATIONS),
+    "actors show watcher": lambda: actors.print_actor(rows.ACTORS[1], rows.EXPECTATIONS, now=NOW),
     "actors why watcher endpoint_is_healthy": lambda: actors.print_refusals(
         rows.REFUSALS, "watcher.endpoint_is_healthy", now=NOW
     ),
     "actors history capacity": lambda: definitions.print_history(rows.REVISIONS),
-    "events why e-2": lambda: events.print_verdicts("e-2", rows.BECAME),
+    "events why e-1": lambda: events.print_verdicts("e-1", rows.BECAME, now=NOW),
     "events would --file rule.py": lambda: events.print_would(
         rows.COUNTED, rows.WOULD_FIRE, "fire"
     ),
@@ -102,9 +99,9 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
     "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),
     "dead show": lambda: dead.print_letter(rows.LETTER, now=NOW),
-    "orders rebuild --dry-run": lambda: show_table(rows.DRIFTS, mode.DRIFTS, now=NOW),
-    "recover --dry-run": lambda: show_table(rows.FORGOTTEN, repair.EPISODES, now=NOW),
-    "reconcile --dry-run": lambda: show_table(rows.RECONCILED, repair.ACTIONS, now=NOW),
+    "orders rebuild --dry-run": lambda: mode.print_drifts(rows.DRIFTS, is_dry=True),
+    "recover --dry-run": lambda: repair.print_recovered(rows.FORGOTTEN, is_dry=True, now=NOW),
+    "reconcile --dry-run": lambda: repair.show_reconciled(rows.RECONCILED, is_dry=True),
     "sql 'select …'": lambda: show_rows(rows.ANSWER, [*rows.ANSWER[0]], is_json=False),
     "check watch:app": lambda: show_rows(rows.PLACES, check.COLUMNS, is_json=False),
     "doctor": lambda: doctor.print_diagnosis(rows.VERSIONS, rows.SETTINGS, rows.CHECKS),

@@ -10,7 +10,7 @@ import msgspec
 
 from engine.cluster.differences import REMEDY as DIFFERENCE_REMEDY
 from engine.cluster.differences import differences
-from engine.cluster.members import live_nodes
+from engine.cluster.modes import GivenOrder, ModeOrder, Orders
 from engine.cluster.nodes import NodeInfo
 from engine.orders.store import find_drifts
 from engine.reactor.position import published
@@ -28,13 +28,14 @@ from streams.jetstream import StreamReport
 from streams.jetstream.setup.cluster import version_in
 from streams.layout import Stream
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
+from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from streams.subjects import Stack
 from vigil.asking import instances
 from vigil.asking.connect import connected, link_settings, pooled
 from vigil.asking.repairs import losses
 from vigil.asking.rows import applied_migrations
-from vigil.asking.stack import GROUPS, Rollout, read_definitions, rollout_of
+from vigil.asking.stack import GROUPS, MODES_MEAN, Rollout, read_stack, rollout_of
 from vigil.settings import Config, shown
 
 LAG_MAX: Final = 10_000
@@ -93,15 +94,16 @@ async def examine(config: Config) -> list[DoctorCheck]:
     if not is_usable:
         return [*of_log, *await _look_at_rows(config, {})]
     async with connected(config, creates=False) as ports:
-        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
+        seen = await read_stack(ports)
         of_orders = await look_at_orders(ports)
         of_reactors = [await look_at_reactor(ports, *place) for place in followed(ports.stack)]
-    of_definitions = look_at_definitions(nodes, [each for each in definitions if each.holds])
+    holding = [each for each in seen.definitions if each.holds]
+    of_definitions = look_at_definitions(seen.nodes, holding)
     of_rows = await _look_at_rows(config, await _heads(config))
-    of_nodes = [*of_definitions, *of_orders, *of_reactors]
+    of_nodes = [*of_definitions, *look_at_modes(seen.orders), *of_orders, *of_reactors]
     return [
         *of_log,
-        *look_at_declarations(nodes),
+        *look_at_declarations(seen.nodes),
         *of_nodes,
         *of_rows,
         *await _look_at_instances(config),
@@ -182,6 +184,42 @@ def look_at_declarations(nodes: Sequence[NodeInfo]) -> list[DoctorCheck]:
     return [
         DoctorCheck(each.actor, "note", each.says, DIFFERENCE_REMEDY) for each in differences(nodes)
     ]
+
+
+def look_at_modes(orders: Orders) -> list[DoctorCheck]:
+    """Return a note for each node and actor that people have ordered to do less than it could."""
+    modes = [
+        _of_mode(node, actor, mode, order)
+        for node, order in sorted(orders.modes.items())
+        for actor, mode in (("", order.mode), *sorted(order.actors.items()))
+        if mode is not None and mode is not NodeMode.FULL
+    ]
+    pauses = [
+        DoctorCheck(
+            f"actor {actor}",
+            "note",
+            f"is paused, and opens no episodes: ordered {_given(order)}",
+            f"To undo that: `vigil actors resume {actor}`.",
+        )
+        for actor, order in sorted(orders.pauses.items())
+    ]
+    return [*modes, *pauses]
+
+
+def _of_mode(node: str, actor: str, mode: NodeMode, order: ModeOrder) -> DoctorCheck:
+    of_actor = f" --actor {actor}" if actor else ""
+    return DoctorCheck(
+        f"node {node}, actor {actor}" if actor else f"node {node}",
+        "note",
+        f"{mode}: {MODES_MEAN[mode]}; ordered {_given(order)}",
+        f"To undo that: `vigil mode {node} --reset{of_actor}`.",
+    )
+
+
+def _given(order: GivenOrder) -> str:
+    """Return who has given an order, when, and why, in words."""
+    at = f" at {order.at:%Y-%m-%d %H:%M:%S} UTC" if order.at else ""
+    return f"by {order.by or 'somebody'}{at}{f': {order.reason}' if order.reason else ''}"
 
 
 async def look_at_orders(ports: Ports) -> list[DoctorCheck]:

@@ -29,22 +29,26 @@ FRAMES: Final = Listing(
         Column("number", "number"),
         Column("at", "at", Form.TIME),
         Column("event", "event"),
-        Column("call", "call"),
+        Column("call", "path"),
+        Column("what", "what"),
         Column("status", "status"),
         Column("steps", "steps_recorded"),
         Column("node", "node"),
-        Column("times started", "attempts"),
+        Column("starts", "attempts"),
         Column("crashes", "crashes"),
         Column("checkpoints", "checkpoints_saved"),
         Column("tokens", "tokens_used"),
-        Column("seconds", "wall_used_s"),
+        Column("running (s)", "wall_used_s"),
         Column("in the stream", "seq"),
     ),
     spare=(
-        "in the stream", "checkpoints", "crashes", "times started", "seconds", "tokens", "node",
-        "steps", "at", "call",
+        "in the stream", "checkpoints", "crashes", "starts", "running (s)", "tokens", "node",
+        "steps", "at", "call", "what",
     ),
 )  # fmt: skip
+
+
+TITLE: Final = "The journal, event by event; nothing is run"
 
 
 @app.command()
@@ -77,8 +81,19 @@ def replay(
         for frame in frames:
             print(tables.as_json_line(_frame_row(frame)))
     else:
-        rows = [_frame_row(frame) for frame in frames]
-        show_table(rows, FRAMES, is_wide=is_wide)
+        print_frames([_frame_row(frame) for frame in frames], is_wide=is_wide)
+
+
+def print_frames(rows: Sequence[Row], *, is_wide: bool = False) -> None:
+    """Print the state of an episode after each event."""
+    shown = [{**row, **parts_of(str(row["call"]))} for row in rows]
+    show_table(shown, FRAMES, is_wide=is_wide, title=TITLE)
+
+
+def parts_of(call: str) -> Row:
+    """Return the path of a call, if it has one, and what was called."""
+    path, _, what = call.rpartition(" ")
+    return {"path": path, "what": what}
 
 
 def _frame_row(frame: Frame) -> Row:

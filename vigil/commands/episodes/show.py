@@ -40,6 +40,7 @@ LISTING: Final = Listing(
         Column("turns", "turns_used"),
     ),
     spare=("turns", "actor", "result", "about"),
+    cuts=("expectation", "status"),
 )
 STEPS: Final = Listing(
     (
@@ -48,12 +49,12 @@ STEPS: Final = Listing(
         Column("state", "state"),
         Column("took", "took"),
         Column("error", "error", room=SENTENCE),
-        Column("arguments", "args_redacted"),
         Column("result", "result"),
-        Column("tokens", "cost_tokens"),
+        Column("arguments", "args_redacted"),
         Column("at", "created_at", Form.TIME),
+        Column("tokens", "cost_tokens"),
     ),
-    spare=("at", "tokens", "result", "arguments", "error"),
+    spare=("tokens", "at", "arguments", "result", "error"),
 )
 STEPS_IN_SHORT: Final = Listing(STEPS.columns[:5])
 FINDINGS: Final = Listing(
@@ -95,11 +96,10 @@ USUAL: Final[Row] = {
     "generation": 0,
     "priority": 0,
     "log_strategy": LogStrategy.FULL_DEBUG,
-    "attempts": 1,
 }
 """What an episode has that goes without saying."""
 
-LABELS: Final[Mapping[str, str]] = {"attempts": "times started", "opened_by": "asked for by"}
+LABELS: Final[Mapping[str, str]] = {"opened_by": "asked for by"}
 
 TOLD: Final = frozenset({
     "stack", "journal_seq", "episode_id", "actor_id", "expectation_id", "subject_kind",
@@ -107,7 +107,7 @@ TOLD: Final = frozenset({
     "forked_by", "forked_reason", "trigger_type", "trigger_ref", "queued_at", "started_at",
     "finished_at", "turns_used", "tokens_used", "wall_used_ms", "summary", "error_class",
     "error_detail", "outputs", "findings", "children", "waits_for", "dedupe_key",
-    "would_raise", "would_send",
+    "would_raise", "would_send", "attempts", "budget", "blocked_ref", "blocked_until",
     "spec_rev", "first_node", "is_request",
 })  # fmt: skip
 """The columns of an episode that the first lines tell, that have a table, or are for programs."""
@@ -116,10 +116,11 @@ STATES: Final[Mapping[str, str]] = {"recorded": "done"}
 """The state of a step → what it is called in a table; `--json` has it as it is."""
 
 BLOCKED: Final = "blocked"
+PARKED: Final = "parked"
 
 WAITED_FOR: Final[Mapping[str, str]] = {
     BlockReason.APPROVAL: "approval",
-    BlockReason.WAIT: "an event, a time or children",
+    BlockReason.WAIT: "an event, a time or its children",
     BlockReason.NONDETERMINISTIC_REPLAY: "other code",
     "outputs": "its outputs",
 }
@@ -139,6 +140,9 @@ WOULD_HAVE: Final = {"raise": "raised", "update": "updated", "clear": "cleared"}
 """What an intent does → what a dry run would have done."""
 
 ANYBODY: Final = "anybody"
+
+HASH_DIGITS: Final = 12
+"""How much of the hash of a plan is shown; `--hash` takes 8 or more."""
 
 BRANCH: Final = "└"
 """Begins the name of a child, below that of its parent."""
@@ -215,23 +219,38 @@ def print_episodes(
     now: datetime | None = None,
 ) -> None:
     """Print a list of episodes."""
-    shown = rows if is_json else [_listed(row) for row in rows]
-    show_table(shown, LISTING, is_json=is_json, is_wide=is_wide, why_none=why_none, now=now)
+    at = now or _CLOCK.now()
+    shown = rows if is_json else [_listed(row, at) for row in rows]
+    show_table(shown, LISTING, is_json=is_json, is_wide=is_wide, why_none=why_none, now=at)
 
 
-def _listed(row: Row) -> Row:
-    found = columns.marks(row)
-    mark = f"[{found}] " if found else ""
-    return {**row, "result": f"{mark}{result_of(row)}".strip()}
+def _listed(row: Row, now: datetime) -> Row:
+    return {**row, "status": columns.marked(row), "result": result_of(row, now)}
 
 
-def result_of(row: Row) -> str:
+def result_of(row: Row, now: datetime) -> str:
     """Return what an episode came to on one line, or what it waits for."""
     if row.get("position") is not None:
         return f"number {row['position']} of its queue"
     if row["status"] == BLOCKED and (waits_for := row.get("blocked_by")):
-        return f"waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
+        return _wait(row, now) if waits_for == BlockReason.WAIT else _cause(waits_for)
     return str(row["summary"] or columns.error_of(row) or "")
+
+
+def _wait(row: Row, now: datetime) -> str:
+    """Return what an episode waits for that nobody has to approve."""
+    ref, until = row["blocked_ref"], row["blocked_until"]
+    if ref:
+        return f"waits for {ref}"
+    if until is None:
+        return "waits for its children"
+    return columns.in_brief(f"sleeps until {tables.said(until)} UTC", now)
+
+
+def _cause(waits_for: object) -> str:
+    """Return what an episode waits for, as a list has it; one whose code has changed is parked."""
+    mark = f"{PARKED}: " if waits_for == BlockReason.NONDETERMINISTIC_REPLAY else ""
+    return f"{mark}waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
 
 
 @app.command()
@@ -264,13 +283,16 @@ def print_episode(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
     block = row.get("waits_for")
     if isinstance(block, Mapping):
         print()
-        asked = tables.spelled_out(
-            {**_asked(block, children, now), **_parked(block, steps)}, "plan"
-        )
-        show_sheet("It waits", tables.in_words(asked), utc=False)
+        asked = {**_asked(block, children, now), **_parked(block, steps)}
+        last = {"what to do": todo} if (todo := what_to_do(block)) else {}
+        in_order = tables.in_words(tables.spelled_out(asked, "plan"))
+        show_sheet("It waits", {**in_order, **last}, utc=False)
     findings = [_of_finding(each) for each in _rows_in(row, "findings")]
     show_section("Findings", findings, FINDINGS, now=now)
-    outputs = [{**each, "error": columns.error_of(each)} for each in _rows_in(row, "outputs")]
+    outputs = [
+        {**each, "error": columns.error_of(each), "status": columns.output_status(each)}
+        for each in _rows_in(row, "outputs")
+    ]
     show_section("Outputs", outputs, OUTPUTS, now=now)
     left_out = would_have(row.get("would_raise"), row.get("would_send"))
     show_section("What a dry run leaves out", left_out, WOULD_HAVE_DONE, now=now)
@@ -287,7 +309,9 @@ def _first(row: Row, now: datetime) -> Row:
     """Return what an episode is and how it stands: label → words."""
     status, waits_for = str(row["status"]), row.get("blocked_by")
     if status == BLOCKED and waits_for and not row.get("waits_for"):
-        status = f"{status}: waits for {WAITED_FOR.get(str(waits_for), waits_for)}"
+        status = f"{status}: {_cause(waits_for)}"
+    if waits_for == BlockReason.NONDETERMINISTIC_REPLAY and row.get("waits_for"):
+        status = f"{status}, {PARKED}"
     return {
         "expectation": f"{row['actor_id']}.{row['expectation_id']}",
         "about": " ".join(str(row[each]) for each in ("subject_kind", "subject_id") if row[each]),
@@ -301,7 +325,17 @@ def _first(row: Row, now: datetime) -> Row:
         "started": columns.moment(row["started_at"], now),
         "ended": columns.moment(row["finished_at"], now),
         "used": _used(row),
+        "restarts": max(int(str(row["attempts"])) - 1, 0) or None,
+        "what to do": _after_failure(row),
     }
+
+
+def _after_failure(row: Row) -> str | None:
+    """Return the commands that lead on from a failure, a line each."""
+    if row["status"] not in (EndStatus.FAILED, EndStatus.PARTIALLY_FAILED):
+        return None
+    id_ = str(row["episode_id"])[: columns.ID_CHARS[1]]
+    return f"vigil episodes steps {id_}\nvigil episodes fork {id_} --at N"
 
 
 def _trigger(row: Row) -> str:
@@ -320,9 +354,15 @@ def _fork(row: Row) -> str | None:
 
 def _used(row: Row) -> str:
     turns, tokens = int(str(row["turns_used"])), int(str(row["tokens_used"]))
-    of_turns = f"{turns:,} turn{'' if turns == 1 else 's'}"
-    of_tokens = f", {tokens:,} tokens" if tokens else ""
-    return f"{of_turns}{of_tokens}, {columns.took(row['wall_used_ms'])} of running"
+    budget = _object(row["budget"])
+    turns_max, tokens_max = budget.get("turns", 0), budget.get("tokens", 0)
+    of_turns = f"{turns:,}{f' of {turns_max:,}' if turns_max else ''} turn"
+    plural = "" if (turns_max or turns) == 1 else "s"
+    of_tokens = f", {tokens:,}{f' of {tokens_max:,}' if tokens_max else ''} tokens"
+    wall_s = budget.get("wall_s", 0)
+    of_wall = f" of {columns.length(wall_s)}" if wall_s else ""
+    running = f"{columns.took(row['wall_used_ms'])}{of_wall} of running"
+    return f"{of_turns}{plural}{of_tokens if tokens or tokens_max else ''}, {running}"
 
 
 def _of_finding(change: Row) -> Row:
@@ -361,7 +401,7 @@ def _what(row: Row) -> str:
         case StepKind.WAIT if args.get("ref"):
             return f"wait for {args['ref']}"
         case StepKind.WAIT if args.get("seconds"):
-            return f"sleep of {args['seconds']:g} s"
+            return f"sleep of {columns.length(args['seconds'])}"
         case StepKind.WAIT if args.get("until"):
             return "sleep"
         case StepKind.CHECKPOINT if args.get("phase"):
@@ -389,8 +429,9 @@ def would_have(findings: object, outputs: object) -> list[Row]:
 
 def _in_tree(child: Row) -> Row:
     """Return the row of a child with its name, indented below its parent's."""
-    indent = "  " * (int(str(child["level"])) - 1)
-    name = f"{indent}{BRANCH} {child['actor_id']}.{child['expectation_id']}"
+    below = int(str(child["level"])) - 1
+    indent = f"{'  ' * (below - 1)}{BRANCH} " if below else ""
+    name = f"{indent}{child['actor_id']}.{child['expectation_id']}"
     return {**child, "child": name, "result": child["summary"] or child["error_class"]}
 
 
@@ -432,24 +473,39 @@ def _asked(block: Mapping[str, object], children: Sequence[Row], now: datetime) 
     asks: Row = {}
     if block["reason"] == BlockReason.WAIT:
         what = f"an answer to {block['ref']}"
-        todo = f"resolve {shlex.quote(str(block['ref']))}"
     elif block["reason"] == BlockReason.NONDETERMINISTIC_REPLAY:
-        what, asks = "other code", {"how": block["summary"]}
-        id_ = block["episode_id"]
-        todo = f"fork {id_} --at N, or cancel {id_}, or bring back the code that it began with"
+        what = WAITED_FOR[BlockReason.NONDETERMINISTIC_REPLAY]
+        asks = {"why": f"the code has changed: {block['summary']}"}
     else:
         approvers = tables.as_list(block["approvers"])
         what = f"approval by {f'one of {approvers}' if approvers else ANYBODY}"
-        asks = {"summary": block["summary"], "plan hash": block["plan_hash"], "plan": block["plan"]}
-        todo = f"approve {block['episode_id']}, or deny {block['episode_id']} --reason …"
+        digits = str(block["plan_hash"] or "")[:HASH_DIGITS]
+        asks = {"summary": block["summary"], "plan hash": digits, "plan": block["plan"]}
     return {
         "for": what,
         "since": columns.moment(block["blocked_at"], now),
         "until": columns.moment(block["expires_at"], now),
         "then": block["on_expiry"] if block["expires_at"] else None,
         **asks,
-        "what to do": f"vigil episodes {todo}",
     }
+
+
+def what_to_do(block: Mapping[str, object]) -> str:
+    """Return the commands that end a wait, a line each; empty: nobody need do anything."""
+    id_ = str(block["episode_id"])[: columns.ID_CHARS[1]]
+    match block["reason"]:
+        case BlockReason.WAIT if not block["ref"]:
+            return ""
+        case BlockReason.WAIT:
+            todo = [f"resolve {shlex.quote(str(block['ref']))}"]
+        case BlockReason.NONDETERMINISTIC_REPLAY:
+            todo = [f"fork {id_} --at N", f"cancel {id_}"]
+        case _:
+            todo = [f"approve {id_}", f"deny --reason '…' {id_}"]
+    lines = [f"vigil episodes {each}" for each in todo]
+    if block["reason"] == BlockReason.NONDETERMINISTIC_REPLAY:
+        lines.append("or bring back the code that it began with")
+    return "\n".join(lines)
 
 
 def _parked(block: Mapping[str, object], steps: Sequence[Row]) -> Row:

@@ -52,7 +52,8 @@ def print_diagnosis(
 
     show = tables.terminal().print
     show(" · ".join(f"{name} {each}" for name, each in installed.items()), end="\n\n")
-    show(tables.table(settings, ("setting", "value", "from"), title="Settings"), end="\n\n")
+    show(tables.table(settings, ("setting", "value", "from"), title="Settings"))
+    show()
     show(tables.table(map(_as_read, checks), CHECKS, title="Checks"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,9 +16,9 @@ from vigil.client.client import Client
 from vigil.client.repairs import STALE_AFTER_S, check_texts
 from vigil.commands.call import call
 from vigil.options import By, IsJson, IsSure, Reason, require_consent, who
-from vigil.printing import tables
+from vigil.printing import columns, tables
 from vigil.printing.columns import Column, Form, Listing
-from vigil.printing.output import show_table
+from vigil.printing.output import DRY, show_table
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
@@ -56,10 +57,15 @@ ACTIONS: Final = Listing(
         Column("action", "action"),
         Column("actor", "actor_id"),
         Column("expectation", "expectation_id"),
-        Column("about", "about", Form.KEY),
+        Column("what", "what", Form.KEY),
         Column("outcome", "outcome"),
     )
 )
+PLANNED: Final = Listing(ACTIONS.columns[:4])
+"""All of a dry run has the same outcome."""
+
+FOLLOWS_DRY: Final[Mapping[object, str]] = {NEEDED: "would be recovered"}
+"""What follows → how a dry run calls it."""
 
 
 def recover(
@@ -98,16 +104,25 @@ def recover(
         found = {each: getattr(done, each) for each in ("episodes", "instances", "unserved")}
         print(tables.as_json({**done.counts, "dry_run": is_dry, **found}))
         return
-    if done.episodes:
-        show_table(done.episodes, EPISODES)
-    if done.instances:
-        show_table(done.instances, INSTANCES)
+    print_recovered(done, is_dry=is_dry)
+
+
+def print_recovered(done: RecoverReport, *, is_dry: bool, now: datetime | None = None) -> None:
+    """Print what was found, and restarted or would be."""
+    names: Mapping[object, str] = FOLLOWS_DRY if is_dry else {}
+    for found, listing in ((done.episodes, EPISODES), (done.instances, INSTANCES)):
+        if found:
+            rows = [
+                {**each, "verdict": names.get(each["verdict"], each["verdict"])} for each in found
+            ]
+            show_table(rows, listing, now=now)
     for line in done.advice:
         print(line)
-    counts = ", ".join(f"{name} {count:,}" for name, count in done.counts.items())
-    print(f"dry run: {counts}" if is_dry else counts)
+    print(", ".join(f"{names.get(name, name)} {count:,}" for name, count in done.counts.items()))
     if not done.counts[NEEDED] and not done.unserved:  # guard: hopeless-not-in-good-hands
         print("nothing was forgotten: each waits for something that will come, or is being done")
+    if done.counts[NEEDED] and is_dry:
+        print(DRY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,9 +212,16 @@ def show_reconciled(done: Reconciled, *, is_dry: bool) -> None:
         line = f"vigil: {actor}: {why}; nothing of it is touched"
         tables.terminal(stderr=True).print(line, markup=False)
     if done.steps:
-        show_table([row_of(each) for each in done.steps], ACTIONS)
-    said = in_words(done)
-    print(f"dry run: {said}" if is_dry and done.steps else said)
+        rows = [{**row_of(each), "what": _what(each)} for each in done.steps]
+        show_table(rows, PLANNED if is_dry else ACTIONS)
+    print(in_words(done))
+    if done.steps and is_dry:
+        print(DRY)
+
+
+def _what(step: ReconcileStep) -> str:
+    """Return what is ended or begun, its interval as people write one."""
+    return columns.with_intervals(step.action.about)
 
 
 def row_of(step: ReconcileStep) -> Row:
