@@ -77,13 +77,13 @@ class EngineError(Exception):
 def _note_line(error: EngineError) -> None:
     """End the traceback of `error` with the user's line that is wrong, and what is wrong there."""
     frame = inspect.currentframe()
-    # guard: no-declaration-beyond-loop
-    while frame is not None and not frame.f_code.co_filename.startswith(_BEYOND):
+    while frame is not None:
         file = frame.f_code.co_filename
+        if file.startswith(_BEYOND):  # guard: no-declaration-beyond-loop
+            return
         if not _is_foreign(file):
-            error.add_note(
-                f"{Path(file).name}:{frame.f_lineno}: {error}"
-            )  # guard: declared-line-noted
+            place = f"{Path(file).name}:{frame.f_lineno}"
+            error.add_note(f"{place}: {error}")  # guard: declared-line-noted
             return
         frame = frame.f_back
 

@@ -128,7 +128,7 @@ class _Run:
         anew = [n for n, e in enumerate(events) if isinstance(e, EpisodeStarted) and e.fresh]
         life = events[anew[-1] if anew else 0 :]  # guard: diff-of-last-life
         recorded = [event for event in life if isinstance(event, StepRecorded)]
-        # guard: changes-no-steps-of-a-diff
+        # guard: changes-not-diffed
         steps = [each for each in recorded if not each.path.startswith(CHANGED)]
         self.steps = {_place(each, n): each for n, each in enumerate(steps, start=1)}
         self.announced = [event for event in life if isinstance(event, StepAnnounced)]
