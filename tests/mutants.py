@@ -7837,6 +7837,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/testing/test_stubs.py",
     ),
     Mutant(
+        "stub-of-known-action",
+        "the kit: a stub of an action that no tool has is refused",
+        never,
+        "tests/testing/test_stubs.py",
+    ),
+    Mutant(
         "adapter-given-again",
         "contracts: an adapter is given the same output again",
         never,
