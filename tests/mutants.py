@@ -4420,6 +4420,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_apps.py",
     ),
     Mutant(
+        "event-of-engine-told",
+        "mistakes: an event that the engine itself publishes is told",
+        always,
+        "tests/client/test_events.py",
+    ),
+    Mutant(
         "unheard-event-told",
         "mistakes: an event that nobody listens to is told",
         always,

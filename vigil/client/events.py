@@ -18,7 +18,7 @@ from streams.ports.domain_events import EVENT_BYTES_MAX, SINCE_MAX, DomainEvent
 from streams.subjects import Stack
 from streams.tokens import event_name, matches
 from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
-from vigil.asking.listening import why_nobody_listens
+from vigil.asking.listening import why_nobody_listens, why_of_engine
 from vigil.client.connections import Connections
 from vigil.errors import EventsMissed, Mistake, Trouble, told
 
@@ -50,6 +50,8 @@ class PublishReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """False: within two minutes, an event with the same id was published before."""
     unheard: str
     """Why no node hears it, in words; empty: one does, or nobody knows."""
+    of_engine: str
+    """That the engine publishes such an event itself, in words; empty: it does not."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class EventCalls:
                 seq=seq,
                 is_new=seq > newest_seq,
                 unheard=await why_nobody_listens(ports, name),
+                of_engine=why_of_engine(name),
             )
 
     async def publish_lines(
