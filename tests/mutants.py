@@ -6907,6 +6907,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_unprojected.py",
     ),
     Mutant(
+        "actor-without-rows-told",
+        "an empty list of a misspelt actor says so",
+        never,
+        "tests/client/test_lists.py",
+    ),
+    Mutant(
+        "expectation-without-rows-told",
+        "an empty list of a misspelt expectation says so",
+        never,
+        "tests/client/test_lists.py",
+    ),
+    Mutant(
         "fenced-event-names-fence",
         "an event under a fence names the fence",
         becomes("$0.value").at("dict"),

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from engine.lanes.lane import ranked
 from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
@@ -306,6 +307,19 @@ async def test_several_statements_are_told_from_other_mistakes(filled):
 async def test_a_refusal_ends_with_the_hint_of_postgres(filled):
     with pytest.raises(QueryRefused, match=r'"statu" does not exist\. Perhaps you meant [^\n]+$'):
         await reader.run_sql(filled, "SELECT statu FROM episodes")
+
+
+async def test_the_expectations_that_had_episodes_are_known_once_each(pool, stack):
+    assert await reader.list_expectations(pool, stack, limit=5) == []
+    pairs = [("b", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("b", "a")]
+    for number, (actor, expectation) in enumerate(pairs, start=1):
+        opened = replace(lives.opened(number), actor_id=actor, expectation_id=expectation)
+        subject = stack.episode(lives.episode_id(number))
+        await write_events(pool, opened, stack=stack, subject=subject)
+
+    found = await reader.list_expectations(pool, stack, limit=5)
+    assert found == [("a", "x"), ("a", "y"), ("b", "a"), ("b", "x")]
+    assert await reader.list_expectations(pool, stack, limit=1) == [("a", "x")]
 
 
 async def test_the_stacks_that_something_was_projected_for_are_known(pool, stack):

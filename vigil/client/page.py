@@ -63,7 +63,8 @@ class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """What to give as `after` for the next page; None: this is the last one, or the list has no
     pages."""
     why_none: str = ""
-    """Why there is nothing, if nothing was ever projected for the stack; otherwise empty."""
+    """Why there is nothing, if nothing was ever projected for the stack, or the actor or
+    expectation that was asked for has never had an episode there; otherwise empty."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class PagedList(Generic[R]):
         after: UUID | str | None,
         limit: int,
         row_of: Callable[[UUID | str], Awaitable[Row]] | None = None,
+        actor: OneOrMore | None = None,
+        expectation: str | None = None,
         **said: object,
     ) -> Page[R]:
         """Return the page that begins past `after`, at most `limit` rows.
@@ -92,6 +95,8 @@ class PagedList(Generic[R]):
         Args:
             asked: what the list is asked for before all else, such as an episode.
             row_of: returns the row that an `after` names which is no `next`, but an id or a key.
+            actor: whose rows alone are wanted; None: those of all.
+            expectation: as `actor`.
 
         Raises:
             Mistake: `after` is not the `next` of a page of this list, or `limit` cannot be.
@@ -105,8 +110,14 @@ class PagedList(Generic[R]):
             past = await row_of(after)
         async with connections.rows() as pool:
             stack = connections.stack
-            rows = await self.rows(pool, stack, *asked, past=past, limit=limit, **said)
-            why_none = "" if past else await why_none_of(pool, stack, rows)
+            of = {"actor": actor, "expectation": expectation}
+            given = said | {name: each for name, each in of.items() if each is not None}
+            rows = await self.rows(pool, stack, *asked, past=past, limit=limit, **given)
+            why_none = (
+                ""
+                if past
+                else await why_none_of(pool, stack, rows, actor=actor, expectation=expectation)
+            )
         return Page(
             items=tuple(record_of(each, self.type_) for each in rows),
             rows=rows,
