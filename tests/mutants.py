@@ -6919,6 +6919,30 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_lists.py",
     ),
     Mutant(
+        "unset-field-is-no-problem",
+        "a field that is not set is not what JSON cannot say",
+        returns("given"),
+        "tests/engine/app/test_fingerprint.py",
+    ),
+    Mutant(
+        "undefined-table-told",
+        "a query of a misspelt table is told which there are",
+        returns("[]"),
+        "tests/projections/test_reader.py",
+    ),
+    Mutant(
+        "limit-is-a-count",
+        "client: a limit of a list is a whole number",
+        never,
+        "tests/client/test_lists.py",
+    ),
+    Mutant(
+        "place-is-a-sequence",
+        "client: the place to follow events from is a whole number",
+        never,
+        "tests/client/test_events.py",
+    ),
+    Mutant(
         "fenced-event-names-fence",
         "an event under a fence names the fence",
         becomes("$0.value").at("dict"),

@@ -124,6 +124,8 @@ async def test_events_are_followed_from_the_oldest_from_a_place_and_from_a_time(
         ((), {"since": datetime(2300, 1, 1, tzinfo=UTC)}, "is past 2200-01-01, the latest"),
         ((), {"after": 1, "since": datetime.now(UTC)}, "not both"),
         ((), {"after": -1}, "is no sequence"),
+        ((), {"after": "7"}, "after: '7' is no sequence, a whole number"),
+        ((), {"idle_s": "7"}, "idle_s: '7' is not a number of seconds"),
         ((), {"since": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is it
         (("disk..full",), {}, "disk"),
         (("di*k",), {}, "di"),

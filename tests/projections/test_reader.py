@@ -309,6 +309,19 @@ async def test_a_refusal_ends_with_the_hint_of_postgres(filled):
         await reader.run_sql(filled, "SELECT statu FROM episodes")
 
 
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("SELECT 1 FROM episodes, finding", "did you mean findings or "),
+        ('SELECT 1 FROM "Active_finding"', "did you mean active_findings"),
+        ("SELECT 1 FROM zzz", '"zzz" does not exist'),
+    ],
+)
+async def test_a_query_of_a_misspelt_table_is_told_which_is_called_so(filled, text, ends):
+    with pytest.raises(QueryRefused, match=f"{ends}[^;]*$"):
+        await reader.run_sql(filled, text)
+
+
 async def test_the_expectations_that_had_episodes_are_known_once_each(pool, stack):
     assert await reader.list_expectations(pool, stack, limit=5) == []
     pairs = [("b", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("b", "a")]
