@@ -6943,6 +6943,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_events.py",
     ),
     Mutant(
+        "target-can-be",
+        "what asks for approval is of a kind that there is",
+        never,
+        "tests/engine/operations/test_decide_request.py",
+    ),
+    Mutant(
+        "decided-text-is-an-id",
+        "client: a text that is no id of an episode is a mistake that says what to give",
+        never,
+        "tests/client/test_episodes.py",
+    ),
+    Mutant(
         "fenced-event-names-fence",
         "an event under a fence names the fence",
         becomes("$0.value").at("dict"),
