@@ -6955,6 +6955,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_episodes.py",
     ),
     Mutant(
+        "expectation-of-child-exists",
+        "check: an expectation that an actor of the app lacks is found where a child is started",
+        never,
+        "tests/engine/functions/test_names.py",
+    ),
+    Mutant(
+        "misspelt-child-told",
+        "check: a misspelt actor of a child is warned of",
+        never,
+        "tests/engine/functions/test_names.py",
+    ),
+    Mutant(
+        "misspelt-event-told",
+        "check: an event that is nearly a public one is warned of",
+        never,
+        "tests/engine/functions/test_names.py",
+    ),
+    Mutant(
         "fenced-event-names-fence",
         "an event under a fence names the fence",
         becomes("$0.value").at("dict"),
