@@ -6973,6 +6973,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_names.py",
     ),
     Mutant(
+        "run-is-made-anew",
+        "the kit: one run in place of what makes runs is refused",
+        never,
+        "tests/testing/test_crashes.py",
+    ),
+    Mutant(
         "fenced-event-names-fence",
         "an event under a fence names the fence",
         becomes("$0.value").at("dict"),
