@@ -83,7 +83,9 @@ def place_of_problem(value: object) -> str:
 def _fields(value: object) -> dict[str, object]:
     """Return what a struct or a dataclass consists of; nothing: it is neither."""
     if isinstance(value, msgspec.Struct):
-        return msgspec.structs.asdict(value)
+        given = msgspec.structs.asdict(value)
+        # guard: unset-field-is-no-problem
+        return {name: each for name, each in given.items() if each is not msgspec.UNSET}
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in fields(value)}
     return {}

@@ -529,6 +529,6 @@ def fingerprint(action: Step) -> str:
     try:
         return hashlib.sha256(raw(said)).hexdigest()
     except (TypeError, ValueError) as error:
-        where = place_of_problem(said if isinstance(said, dict) else msgspec.structs.asdict(action))
+        where = place_of_problem(said)
         problem = f"JSON has no such value at {where}" if where else f"{error}"
         raise Unencodable(f"{type(action).__name__}: {problem}") from error

@@ -265,6 +265,11 @@ class ToolGroup(Tool):
         """Serve each action by its function."""
         self.functions = functions
 
+    @property
+    def known_actions(self) -> frozenset[str]:
+        """Return the actions that it has."""
+        return frozenset(self.functions)
+
 
 class ToolDecorator(Protocol):
     """What `tool(…)` returns: it makes a tool of the function below it."""

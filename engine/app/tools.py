@@ -212,6 +212,11 @@ class Tool:
         return result
 
     @property
+    def known_actions(self) -> frozenset[str] | None:
+        """Return the actions that it has; None: it may have any."""
+        return None
+
+    @property
     def hides(self) -> bool:
         """Whether it may remove secrets from arguments or results."""
         own = type(self)
@@ -230,6 +235,10 @@ class _Functions(Tool):
     ) -> None:
         self._functions = functions
         self._fallback = fallback
+
+    @property
+    def known_actions(self) -> frozenset[str] | None:
+        return None if self._fallback else frozenset(self._functions)
 
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         function = self._functions.get(action, self._fallback)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter, signature
+from pathlib import Path
 from types import FunctionType
 from typing import Final, TypeAlias
 
 from engine.app.actions import tool_call
-from engine.app.actor import Actor
+from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.findings import raise_finding, update_finding
 from engine.app.function_tool import CALL, FunctionTool, ToolGroup
@@ -35,8 +37,12 @@ from engine.functions.source import (
 )
 from engine.validation import near
 from streams.model.findings import Severity
+from streams.public_events import PUBLIC_EVENTS
 
 SEVERITIES: Final = tuple(each.value for each in Severity)
+
+LIKE_MIN: Final = 0.8
+"""How much a word must be like one of a public event to be taken for it, from 0 to 1."""
 
 _RAISING: Final[frozenset[Callable[..., object]]] = frozenset({raise_finding, update_finding})
 
@@ -88,8 +94,77 @@ def _unknown(
         adapter = _text(call.args[0] if call.args else _keyword(call, "adapter"))
         if adapter is not None and adapter not in app.outputs:  # guard: output-exists
             yield _told("output", adapter, sorted(app.outputs))
+    elif method == "episode":
+        yield from _unknown_child(app, call)
     elif method == "call" or called is tool_call:
         yield from _unknown_tool(app, actor, source, call, is_split=called is tool_call)
+
+
+def _unknown_child(app: App, call: ast.Call) -> Iterator[_Unknown]:
+    """Yield the expectation of an actor of `app` that it does not have; others may be defined."""
+    actor, expectation = _child_of(call)
+    known = app.actors.get(actor) if actor is not None else None
+    # guard: expectation-of-child-exists
+    if known is not None and expectation is not None and expectation not in known.expectations:
+        yield _told(f"expectation of {actor}", expectation, sorted(known.expectations))
+
+
+def _child_of(call: ast.Call) -> tuple[str | None, str | None]:
+    """Return the actor and the expectation that a call of `ctx.episode` names; None: computed."""
+    given = dict(zip(("actor", "expectation"), call.args, strict=False))
+    named = {name: given.get(name, _keyword(call, name)) for name in ("actor", "expectation")}
+    return _text(named["actor"]), _text(named["expectation"])
+
+
+def misspelt_names(app: App) -> dict[SourceProblem, StrategyPlace]:
+    """Return each name that may be meant otherwise → where it is first used.
+
+    That is an event that differs in little from one that the engine publishes, and an actor that
+    `ctx.episode` starts and that differs in little from one of `app`. Both may exist elsewhere.
+    """
+    found = first_places(app, partial(_misspelt_children, app))
+    for actor in app.actors.values():
+        for expectation in actor.expectations.values():
+            for each in _misspelt_events(expectation):
+                found.setdefault(each, StrategyPlace(actor.id, expectation.name))
+    return found
+
+
+def _misspelt_children(app: App, _: Actor, strategy: object) -> Iterator[SourceProblem]:
+    functions = functions_of(strategy)
+    ctx = first_argument(functions[0]) if isinstance(strategy, Function) and functions else ()
+    for source in sources_of(functions):
+        for call in ast.walk(source.tree):
+            if isinstance(call, ast.Call) and _method(call.func, ctx) == "episode":
+                actor, _expectation = _child_of(call)
+                like = get_close_matches(actor or "", app.actors, n=1)
+                # guard: misspelt-child-told
+                if actor is not None and actor not in app.actors and like:
+                    instead = f"did you mean {like[0]}? This app has no other"
+                    yield source.problem(call, found=f"actor {actor!r}", instead=instead)
+
+
+def _misspelt_events(expectation: Expectation) -> Iterator[SourceProblem]:
+    functions = functions_of(expectation.strategy)
+    for name in sorted(expectation.event_names) if functions else ():
+        if like := _public_event_like(name):
+            code = functions[0].__code__
+            place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+            instead = f"did you mean {like}, which the engine publishes?"
+            yield SourceProblem(place=place, found=f"event {name!r}", instead=instead)
+
+
+def _public_event_like(name: str) -> str:
+    """Return the public event of which one word is spelt otherwise in `name`; empty: none is."""
+    words = name.split(".")
+    for each in sorted(PUBLIC_EVENTS):
+        others = each.split(".")
+        pairs = zip(words, others, strict=False) if len(words) == len(others) else ()
+        strays = [(word, other) for word, other in pairs if word != other]
+        # guard: misspelt-event-told
+        if len(strays) == 1 and get_close_matches(strays[0][0], strays[0][1:], cutoff=LIKE_MIN):
+            return each
+    return ""
 
 
 def _misfit(call: ast.Call, called: object, method: str) -> str:

@@ -38,7 +38,7 @@ TargetKind: TypeAlias = Literal["episode", "output", "step"]
 
 
 class ApprovalTarget(msgspec.Struct, frozen=True):
-    """What asks for approval. `BadRequest`: no such kind, or no id of one; it names the field."""
+    """What asks for approval. Who uses it refuses an impossible kind or id as `BadRequest`."""
 
     kind: TargetKind
     id: str
@@ -46,8 +46,9 @@ class ApprovalTarget(msgspec.Struct, frozen=True):
     step: str = ""
     """Of the instance; empty: no step asks."""
 
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(TargetKind):
+    def check(self) -> None:
+        """Raise `BadRequest` if nothing can be so; it names the field."""
+        if self.kind not in get_args(TargetKind):  # guard: target-can-be
             raise BadRequest(field="kind", problem=f"{self.kind!r}; use episode, output or step")
         if self.kind != "output":
             check_id("id", self.id)
@@ -58,7 +59,13 @@ class ApprovalTarget(msgspec.Struct, frozen=True):
         return f"output {self.id!r}" if self.kind == "output" else f"episode {self.id}"
 
     def subject(self, stack: Stack) -> str:
-        """Return where its journal is; `BadName`: no output can have such a key."""
+        """Return where its journal is.
+
+        Raises:
+            BadRequest: there is no such kind, or no id can be so; the error names the field.
+            BadName: no output can have such a key.
+        """
+        self.check()
         at = {"episode": stack.episode, "output": stack.output, "step": stack.workflow}
         return at[self.kind](self.id)
 
@@ -96,6 +103,7 @@ async def decide_request(
         BadName: no output can have such a key.
         Refused: it is not allowed; the message says why.
     """
+    target.check()
     if verdict not in set(Verdict):
         raise BadRequest(field="verdict", problem=f"{verdict!r}; use approve or deny")
     check_hash("plan_hash", plan_hash)

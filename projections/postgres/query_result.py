@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -27,7 +28,12 @@ SEVERAL_RAISED_BY: Final = "exec_parse_message"
 """The function of Postgres that refuses several statements in one, with the SQLSTATE of any syntax
 error. Source: `src/backend/tcop/postgres.c`. Messages have it in every language."""
 
+TABLES_MEANT_MAX: Final = 3
+"""Most tables that are named where a statement names one that there is not."""
+
 Row: TypeAlias = dict[str, object]
+
+_NAME: Final = re.compile(r"\w+")
 
 # Possessive, so that text which is a statement is found out in one go.
 _NOTHING: Final = re.compile(r"(?:\s|;|--[^\n]*|(?>/\*.*?\*/))*+", re.DOTALL)
@@ -77,10 +83,27 @@ async def _refusing(connection: Connection, text: str, *args: object, query_s_ma
         raise QueryRefused(f"{error} ({query_s_max:g} s)") from error
     except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError):
         raise
+    except asyncpg.UndefinedTableError as error:
+        like = await _tables_like(connection, text, error)
+        meant = f"; did you mean {' or '.join(like)}?" if like else ""
+        raise QueryRefused(f"{_in_words(error)}{meant}") from error
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         if connection.is_closed():
             raise
         raise QueryRefused(_in_words(error)) from error
+
+
+async def _tables_like(
+    connection: Connection, text: str, error: asyncpg.UndefinedTableError
+) -> list[str]:
+    """Return the tables and views that are called like the one that a statement names."""
+    place = getattr(error, "position", None)
+    named = _NAME.search(text, int(place) - 1) if place else None
+    if named is None:
+        return []
+    there = [str(row["name"]) for row in await connection.fetch(query("list_relations"))]
+    # guard: undefined-table-told
+    return get_close_matches(named[0].lower(), there, n=TABLES_MEANT_MAX)
 
 
 async def _table(connection: Connection, text: str, *args: object) -> Table:

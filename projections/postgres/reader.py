@@ -477,6 +477,12 @@ async def list_stacks(pool: Pool, *, limit: int) -> list[str]:
     return [str(row["stack"]) for row in await _rows(pool, "list_stacks", limit)]
 
 
+async def list_expectations(pool: Pool, stack: Stack, *, limit: int) -> list[tuple[str, str]]:
+    """Return actor and expectation of each that a stack has had episodes of, in order."""
+    rows = await _rows(pool, "list_expectations", stack.name, limit)
+    return [(str(row["actor_id"]), str(row["expectation_id"])) for row in rows]
+
+
 async def has_stack(pool: Pool, stack: Stack) -> bool:
     """Return whether anything was ever projected for a stack."""
     return bool(await list_checkpoints(pool, stack))

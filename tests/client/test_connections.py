@@ -79,7 +79,8 @@ async def test_rows_do_not_wait_for_a_log_that_is_away(stack):
         (lambda client: client.outputs.list(status="sent"), "'sent' is not one of"),
         (lambda client: client.dead_letters.list(status="open"), "waiting, requeued, discarded"),
         (lambda client: client.workflows.list(status="finished"), "'finished' is not one of"),
-        (lambda client: client.orders.list(limit=0), "limit: 0 is not from 1 to 10,000"),
+        (lambda client: client.orders.list(limit=0), "limit: 0 is not a whole number from 1 to"),
+        (lambda client: client.findings.list(limit="2"), "limit: '2' is not a whole number"),
         (lambda client: client.episodes.log("1" * 8, strategy="loud"), "'loud' is not one of none"),
     ],
 )

@@ -148,6 +148,37 @@ async def test_a_request_is_decided_only_as_it_was_seen(ports, client):
     assert await ports.commands.is_waiting("monitor", id_)
 
 
+async def test_an_episode_that_asks_is_named_by_the_beginning_of_its_id(ports, pool, client):
+    id_ = await lived(ports, 1, lives.started(), lives.recorded(1), lives.saved(), lives.blocked(2))
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+    for target in (id_[:8], UUID(id_), ApprovalTarget("episode", id_[:8])):
+        asked = await client.approvals.read(target)
+        assert asked.approval.plan_hash == lives.PLAN_HASH
+    decided = await client.approvals.decide(id_[:8], "approve", wait_s=None)
+    assert decided.name == id_
+    assert await ports.commands.is_waiting("monitor", id_)
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (
+            "page:web-9",
+            r"'page:web-9' is no id of an episode; give .*ApprovalTarget\('output'",
+        ),
+        (ApprovalTarget("lane", "x"), "kind: 'lane'; use episode, output or step"),
+        (ApprovalTarget("episode", "x"), "'x' is no episode id"),
+        (7, "7 asks for nothing; give the id of an episode"),
+    ],
+)
+async def test_what_nothing_that_asks_is_called_is_a_mistake(client, target, says):
+    with pytest.raises(Mistake, match=says):
+        await client.approvals.read(target)
+    with pytest.raises(Mistake, match=says):
+        await client.approvals.decide(target, "deny")
+
+
 async def test_what_does_not_ask_is_not_decided(ports, client):
     id_ = await lived(ports, 1, *DONE)
     with pytest.raises(Trouble, match="does not ask for approval"):

@@ -48,6 +48,16 @@ async def test_an_event_is_stored_once_however_often_it_is_published(ports, clie
     ]
 
 
+async def test_an_event_that_the_engine_itself_publishes_is_told(client):
+    forged = await client.publish("finding.raised", {"severity": "high"})
+    own = await client.publish("finding.raise", {"severity": "high"})
+
+    assert forged.of_engine == (
+        "the engine publishes 'finding.raised' itself; who listens takes this for one of its own"
+    )
+    assert own.of_engine == ""
+
+
 async def test_lines_are_published_until_the_first_that_no_engine_would_accept(ports, client):
     async def lines():
         for each in (b'{"n": 1}\n', b"\n", b'{"n": 3}\r\n', b"nonsense\n", b'{"n": 5}\n'):
@@ -114,6 +124,8 @@ async def test_events_are_followed_from_the_oldest_from_a_place_and_from_a_time(
         ((), {"since": datetime(2300, 1, 1, tzinfo=UTC)}, "is past 2200-01-01, the latest"),
         ((), {"after": 1, "since": datetime.now(UTC)}, "not both"),
         ((), {"after": -1}, "is no sequence"),
+        ((), {"after": "7"}, "after: '7' is no sequence, a whole number"),
+        ((), {"idle_s": "7"}, "idle_s: '7' is not a number of seconds"),
         ((), {"since": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is it
         (("disk..full",), {}, "disk"),
         (("di*k",), {}, "di"),

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from projections.postgres.reader import has_stack
 from projections.project import project
 from streams.model.events import (
     ActorPaused,
@@ -20,7 +21,7 @@ from streams.model.events import (
 from streams.model.findings import Severity
 from tests.engine.workflows.flows import done, fails, flow, given
 from tests.projections import lives
-from tests.projections.lives import AT, write, write_events
+from tests.projections.lives import AT, projecting, wait_until, write, write_events
 from vigil.errors import Mistake, NotFound
 
 SECOND = timedelta(seconds=1)
@@ -118,6 +119,8 @@ async def test_the_pages_of_a_list_are_the_list_from_either_end(listed, limit):
     calls, key, _ = listed
     whole = list((await calls.list(**any_status(key))).rows)
     assert len(whole) >= 5
+    page = await calls.list(limit=2, **any_status(key))
+    assert list(page) == list(page.items)
     assert await read_pages(calls, limit=limit, **any_status(key)) == whole
     turned = await read_pages(calls, limit=limit, reverse=True, **any_status(key))
     assert turned == whole[::-1]
@@ -140,6 +143,26 @@ async def test_a_count_says_how_many_of_each_status_a_list_has(listed):
     column = "change" if key == "order" else "status"
     whole = (await calls.list(**any_status(key))).rows
     assert await calls.count() == Counter(row[column] for row in whole)
+
+
+async def test_an_empty_list_of_what_never_had_an_episode_names_what_is_called_so(
+    ports, pool, client
+):
+    await put_episodes(pool, client.stack)
+    async with projecting(ports, pool):
+        await wait_until(lambda: has_stack(pool, client.stack))
+    of, lists = client.stack.name, (client.episodes, client.findings, client.outputs)
+    for each in lists:
+        none = await each.list(actor="monitr")
+        said = f"no episode of stack {of} was ever of actor 'monitr'; did you mean monitor?"
+        assert (none.rows, none.why_none) == ([], said)
+        assert (await each.list(actor=["monitor"], limit=1)).why_none == ""
+    named = await client.episodes.list(actor="monitor", expectation="check_dsk")
+    anyones = await client.episodes.list(expectation="check_dsk")
+    said = f"no episode of stack {of} was ever of expectation 'check_dsk'; did you mean check_disk?"
+    assert (named.why_none, anyones.why_none) == (said, said)
+    known = await client.episodes.list(expectation="check_disk", subject="no such host")
+    assert (known.rows, known.why_none) == ([], "")
 
 
 async def test_the_next_page_of_another_list_is_no_place_in_this_one(pool, client):
@@ -208,7 +231,7 @@ async def test_the_inbox_is_narrowed_to_kinds_and_counted(pool, client):
     assert await client.count_inbox() == {"dead_letter": 2, "workflow_step": 3}
     with pytest.raises(Mistake, match=r"kind: 'aproval' is not one of .*did you mean approval"):
         await client.inbox(kind="aproval")
-    with pytest.raises(Mistake, match="limit: 0 is not from 1 to 10,000"):
+    with pytest.raises(Mistake, match="limit: 0 is not a whole number from 1 to 10,000"):
         await client.inbox(limit=0)
 
 

@@ -26,6 +26,7 @@ from engine.triggers.evaluate import DEDUPE_FAILED
 from engine.waits import answer as answers
 from engine.waits import wait as waits
 from engine.workflows.instance import NOT_STARTED
+from streams.public_events import PUBLIC_EVENTS
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
 from vigil.errors import EXIT_LOST, EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
@@ -66,6 +67,10 @@ def test_the_guide_to_publishing_says_when_each_public_event_is_told():
     names = [row[0] for row in told]
 
     assert sorted(names) == sorted([row[0] for row in rows(facts.public_events())] * 2)
+
+
+def test_every_public_event_is_known_to_who_publishes():
+    assert {name for name, _ in facts.published()} == PUBLIC_EVENTS
 
 
 def test_of_all_that_the_engine_publishes_of_episodes_the_guide_has_one():

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from engine.lanes.lane import ranked
 from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
@@ -315,6 +316,32 @@ async def test_several_statements_are_told_from_other_mistakes(filled):
 async def test_a_refusal_ends_with_the_hint_of_postgres(filled):
     with pytest.raises(QueryRefused, match=r'"statu" does not exist\. Perhaps you meant [^\n]+$'):
         await reader.run_sql(filled, "SELECT statu FROM episodes")
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("SELECT 1 FROM episodes, finding", "did you mean findings or "),
+        ('SELECT 1 FROM "Active_finding"', "did you mean active_findings"),
+        ("SELECT 1 FROM zzz", '"zzz" does not exist'),
+    ],
+)
+async def test_a_query_of_a_misspelt_table_is_told_which_is_called_so(filled, text, ends):
+    with pytest.raises(QueryRefused, match=f"{ends}[^;]*$"):
+        await reader.run_sql(filled, text)
+
+
+async def test_the_expectations_that_had_episodes_are_known_once_each(pool, stack):
+    assert await reader.list_expectations(pool, stack, limit=5) == []
+    pairs = [("b", "x"), ("a", "y"), ("b", "x"), ("a", "x"), ("b", "a")]
+    for number, (actor, expectation) in enumerate(pairs, start=1):
+        opened = replace(lives.opened(number), actor_id=actor, expectation_id=expectation)
+        subject = stack.episode(lives.episode_id(number))
+        await write_events(pool, opened, stack=stack, subject=subject)
+
+    found = await reader.list_expectations(pool, stack, limit=5)
+    assert found == [("a", "x"), ("a", "y"), ("b", "a"), ("b", "x")]
+    assert await reader.list_expectations(pool, stack, limit=1) == [("a", "x")]
 
 
 async def test_the_stacks_that_something_was_projected_for_are_known(pool, stack):

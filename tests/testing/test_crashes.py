@@ -247,3 +247,9 @@ async def test_a_signal_that_nobody_waits_for_keeps_nobody_busy():
         await vigil.advance(minutes=59)
         await happening(vigil)
         assert vigil.episode().summary == "up"
+
+
+@pytest.mark.parametrize("tried", [crash_everywhere, deliver_twice])
+async def test_one_run_in_place_of_what_makes_runs_is_refused(tried):
+    with pytest.raises(TypeError, match=r"anew each time, such as lambda: run\(app, …\)"):
+        await tried(run(app_with(Scripted())), happening)

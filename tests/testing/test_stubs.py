@@ -17,6 +17,7 @@ from vigil import (
     ToolFailed,
     event,
     synthesize,
+    tool,
     tool_call,
 )
 from vigil.testing import FakeAdapter, FakeSynthesizer, Unstubbed, in_turn, run
@@ -162,6 +163,28 @@ async def test_a_stub_of_what_the_app_has_not_is_refused(given, problem):
     with pytest.raises(ValueError, match=problem):
         async with run(app_with(Scripted()), **given):
             pass
+
+
+@tool(capability="rota")
+async def who(ticket: str) -> str:
+    raise AssertionError(ticket)
+
+
+async def shown(args, ctx):
+    raise AssertionError
+
+
+@pytest.mark.parametrize("tools", [[who], {"rota": {"who": shown}}])
+async def test_a_stub_of_an_action_that_no_tool_has_is_refused(tools):
+    desk = Actor("desk", tools=tools)
+    desk.expect("thing", Scripted(), on=event(HAPPENED))
+    app = App(actors=[desk])
+    problem = r"no tool 'rota.whoo'; rota has who; did you mean who\?"
+    with pytest.raises(ValueError, match=problem):
+        async with run(app, tools={"rota.whoo": 1}):
+            pass
+    async with run(app, tools={"rota.w*": 1}):
+        pass
 
 
 async def test_a_stubbed_model_is_asked_again_as_the_real_one_would_be():

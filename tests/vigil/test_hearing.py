@@ -133,10 +133,15 @@ def test_an_event_that_no_live_node_listens_to_is_told_when_it_is_published(conn
         heard = connected.run("publish", "host.seen", '{"host": "web-1"}')
         unheard = connected.run("publish", "host.sen", '{"host": "web-1"}')
         several = connected.run("publish", "host.sen", "--lines", stdin=b'{"host": "web-1"}')
+        forged = connected.run("publish", "finding.raised", "{}")
+        forged_lines = connected.run("publish", "finding.raised", "--lines", stdin=b"{}")
     assert (heard.returncode, heard.stderr) == (0, "")
     problem = f"{UNHEARD.said}\n"
     assert (unheard.returncode, unheard.stderr) == (0, problem)
     assert (several.returncode, several.stderr) == (0, problem)
+    warning = "warning: the engine publishes 'finding.raised' itself; who listens takes this"
+    assert forged.stderr.splitlines()[-1].startswith(warning)
+    assert forged_lines.stderr.splitlines()[-1].startswith(warning)
 
 
 def test_without_a_node_nobody_knows_who_listens(standing):

@@ -1,4 +1,7 @@
-"""Whether any live node listens to an event, without the engine: a command is to start fast."""
+"""Whether any live node listens to an event, and whether it is the engine's.
+
+It loads no engine: a command is to start fast.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from streams.errors import Incompatible, Unavailable
 from streams.json import UNDECODABLE
 from streams.keys import NODES
 from streams.ports.all import Ports
+from streams.public_events import PUBLIC_EVENTS
 from vigil.errors import hint
 
 _EVENT: Final = "event "
@@ -45,6 +49,13 @@ async def why_nobody_listens(ports: Ports, name: str) -> str:
     if not heard or name in heard or name == SIGNAL:  # guard: unheard-event-told
         return ""
     return f"no node that is up listens to {name!r}; {hint(name, heard)}"
+
+
+def why_of_engine(name: str) -> str:
+    """Return that the engine publishes the event `name` itself; empty: it does not."""
+    if name not in PUBLIC_EVENTS:  # guard: event-of-engine-told
+        return ""
+    return f"the engine publishes {name!r} itself; who listens takes this for one of its own"
 
 
 def _events(report: bytes) -> Iterator[str]:

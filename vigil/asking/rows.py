@@ -11,16 +11,17 @@ from uuid import UUID
 
 from projections.errors import QueryRefused
 from projections.postgres.queries import query
-from projections.postgres.reader import has_stack, list_stacks, run_sql
+from projections.postgres.reader import has_stack, list_expectations, list_stacks, run_sql
 from streams.clock import SystemClock
 from streams.model.events import EndStatus
 from vigil.asking.connect import pooled, run
-from vigil.errors import Mistake, NotFound, Trouble, stacks_hint
+from vigil.errors import Mistake, NotFound, Trouble, hint, stacks_hint
 from vigil.settings import Config, shown
 
 if TYPE_CHECKING:
     from projections.postgres.pool import Pool
     from projections.postgres.query_result import Row, Table
+    from projections.postgres.reader import OneOrMore
     from streams.subjects import Stack
 
 T = TypeVar("T")
@@ -37,6 +38,9 @@ LISTED_BY: Final[Mapping[Kind, str]] = {
 
 STACKS_MAX: Final = 1_000
 """Most stacks that are searched for a name like the one that was typed."""
+
+EXPECTATIONS_MAX: Final = 10_000
+"""Most expectations that are searched for names like those that were typed."""
 
 ID_NAMES_MAX: Final = 5
 """How many are named, of those whose ids have the same beginning."""
@@ -151,13 +155,44 @@ async def find_id(
     return found[0]
 
 
-async def why_none_of(pool: Pool, stack: Stack, rows: Sequence[Row]) -> str:
-    """Return why there are no `rows`, if the tables know nothing of the stack; otherwise empty."""
-    if rows or await has_stack(pool, stack):  # guard: never-projected-only-if-so
+async def why_none_of(
+    pool: Pool,
+    stack: Stack,
+    rows: Sequence[Row],
+    *,
+    actor: OneOrMore | None = None,
+    expectation: str | None = None,
+) -> str:
+    """Return why there are no `rows`, if the tables do not know what was asked for; or empty.
+
+    That is the stack, or the `actor` or `expectation` whose rows alone were wanted.
+    """
+    if rows:
         return ""
+    if await has_stack(pool, stack):  # guard: never-projected-only-if-so
+        return await _why_none_of_these(pool, stack, actor, expectation)
     unknown = f"nothing has ever been projected for stack {stack.name!r}"
     there = await list_stacks(pool, limit=STACKS_MAX)
     return f"{unknown}; {stacks_hint(stack.name, there) or 'nor for any other'}"
+
+
+async def _why_none_of_these(
+    pool: Pool, stack: Stack, actor: OneOrMore | None, expectation: str | None
+) -> str:
+    asked = [actor] if isinstance(actor, str) else list(actor or ())
+    if not asked and expectation is None:
+        return ""
+    there = await list_expectations(pool, stack, limit=EXPECTATIONS_MAX)
+    actors, mine = {id_ for id_, _ in there}, {name for id_, name in there if id_ in asked}
+    named = mine if asked else {name for _, name in there}
+    says = f"no episode of stack {stack.name} was ever of"
+    strays = [each for each in asked if each not in actors]
+    if strays and actors:  # guard: actor-without-rows-told
+        return f"{says} actor {strays[0]!r}; {hint(strays[0], actors)}"
+    # guard: expectation-without-rows-told
+    if expectation is not None and named and expectation not in named:
+        return f"{says} expectation {expectation!r}; {hint(expectation, named)}"
+    return ""
 
 
 async def answer(pool: Pool, stack: Stack, name: str) -> Table:

@@ -6,9 +6,11 @@ the node that handles it: between the two somebody else may decide, or the time 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
+from uuid import UUID
 
 from msgspec import UNSET
 
@@ -24,30 +26,45 @@ from vigil.asking.approval_requests import (
 )
 from vigil.asking.requests import CommandOutcome, SentCommand, watch
 from vigil.client.connections import Connections
-from vigil.errors import Trouble
+from vigil.client.episodes import EpisodeCalls
+from vigil.client.workflows import WorkflowCalls
+from vigil.errors import Mistake, Trouble
 from vigil.settings import DECISION_S
+
+_ID: Final = re.compile(r"[0-9a-fA-F-]+")
+
+_REMEDY: Final = (
+    "give the id of an episode, or ApprovalTarget('output', KEY) or "
+    "ApprovalTarget('step', INSTANCE, STEP) of vigil.ports"
+)
 
 
 @dataclass(frozen=True)
 class ApprovalCalls:
-    """Calls about what waits for approval: `client.approvals`. They read the log."""
+    """Calls about what waits for approval: `client.approvals`. They read the log.
+
+    What asks is an `ApprovalTarget`, or the id of an episode. Of an id of an episode or an instance
+    its beginning is enough, if that is one; that is looked for in the rows.
+    """
 
     _connections: Connections
 
-    async def read(self, target: ApprovalTarget) -> ApprovalRequest:
+    async def read(self, target: ApprovalTarget | UUID | str) -> ApprovalRequest:
         """Return the newest request of `target`, which waits for a decision.
 
         Raises:
+            Mistake: nothing can be called so, or the beginning of an id is that of several.
             NotFound: there is no such thing on the journal.
             Trouble: it does not ask for approval, or does not wait any more.
         """
+        target = await self._whole(target)
         async with self._connections.log(about=str(target)) as ports:
             pending, _ = await read_pending(ports, target)
             return pending
 
     async def decide(
         self,
-        target: ApprovalTarget,
+        target: ApprovalTarget | UUID | str,
         verdict: Literal["approve", "deny"],
         *,
         plan_hash: str | None = None,
@@ -72,6 +89,7 @@ class ApprovalCalls:
         """
         if plan_hash is not None:
             check_hash(plan_hash, what="plan_hash")
+        target = await self._whole(target)
         name, is_edited = self._connections.who(by), changes is not UNSET
         async with self._connections.log(about=str(target)) as ports:
             pending, owner = await read_pending(ports, target)
@@ -101,3 +119,21 @@ class ApprovalCalls:
             )
             (outcome,) = await watch(ports, [sent], wait_s=wait_s)
             return outcome
+
+    async def _whole(self, target: ApprovalTarget | UUID | str) -> ApprovalTarget:
+        """Return what asks, with its whole id."""
+        given: object = target
+        if isinstance(given, str | UUID):
+            if isinstance(given, str) and not _ID.fullmatch(given):  # guard: decided-text-is-an-id
+                raise Mistake(f"target: {given!r} is no id of an episode", remedy=_REMEDY)
+            return ApprovalTarget("episode", str(await EpisodeCalls(self._connections).find(given)))
+        if not isinstance(given, ApprovalTarget):
+            raise Mistake(f"target: {given!r} asks for nothing", remedy=_REMEDY)
+        match given.kind:
+            case "episode":
+                found = await EpisodeCalls(self._connections).find(given.id)
+            case "step":
+                found = await WorkflowCalls(self._connections).find(given.id)
+            case _:
+                return given
+        return ApprovalTarget(given.kind, str(found), given.step)

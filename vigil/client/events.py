@@ -18,7 +18,7 @@ from streams.ports.domain_events import EVENT_BYTES_MAX, SINCE_MAX, DomainEvent
 from streams.subjects import Stack
 from streams.tokens import event_name, matches
 from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
-from vigil.asking.listening import why_nobody_listens
+from vigil.asking.listening import why_nobody_listens, why_of_engine
 from vigil.client.connections import Connections
 from vigil.errors import EventsMissed, Mistake, Trouble, told
 
@@ -50,6 +50,8 @@ class PublishReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """False: within two minutes, an event with the same id was published before."""
     unheard: str
     """Why no node hears it, in words; empty: one does, or nobody knows."""
+    of_engine: str
+    """That the engine publishes such an event itself, in words; empty: it does not."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class EventCalls:
                 seq=seq,
                 is_new=seq > newest_seq,
                 unheard=await why_nobody_listens(ports, name),
+                of_engine=why_of_engine(name),
             )
 
     async def publish_lines(
@@ -148,7 +151,7 @@ class EventCalls:
                 example. To go on without it, begin anew with the error's `last_seq` as `after`.
             Trouble: the stream ends before the place to go on from: it is another one by now.
         """
-        _check_tail(names, after=after, since=since)
+        _check_tail(names, after=after, since=since, idle_s=idle_s)
         clock = self._connections.clock
         place = after or None
         is_new = after is None and since is None
@@ -263,11 +266,22 @@ async def _kept(ports: Ports) -> StreamState:
     return found
 
 
-def _check_tail(names: Sequence[str], *, after: int | None, since: datetime | None) -> None:
+def _check_tail(
+    names: Sequence[str], *, after: int | None, since: datetime | None, idle_s: float | None
+) -> None:
     if after is not None and since is not None:
         raise Mistake("say after or since, not both")
-    if after is not None and after < 0:
-        raise Mistake(f"after: {after} is no sequence; 0 is before the first")
+    place: object = after
+    is_whole = isinstance(place, int) and not isinstance(place, bool)
+    # guard: place-is-a-sequence
+    if after is not None and (not is_whole or after < 0):
+        raise Mistake(
+            f"after: {after!r} is no sequence, a whole number; 0 is before the first, and `seq` of "
+            "an event is the place after it"
+        )
+    seconds: object = idle_s
+    if seconds is not None and not isinstance(seconds, int | float):
+        raise Mistake(f"idle_s: {idle_s!r} is not a number of seconds")
     check_since(since)
     for name in names:
         words = ("any" if each in ("*", ">") else each for each in name.split("."))

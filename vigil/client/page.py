@@ -8,7 +8,7 @@ episode that starts meanwhile leaves its place, and those behind it must not be 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -54,7 +54,7 @@ R = TypeVar("R", bound=RowRecord)
 
 
 class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """A part of a list."""
+    """A part of a list. `for … in page` goes through its `items`."""
 
     items: Sequence[R]
     rows: Sequence[dict[str, object]]
@@ -63,7 +63,12 @@ class Page(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """What to give as `after` for the next page; None: this is the last one, or the list has no
     pages."""
     why_none: str = ""
-    """Why there is nothing, if nothing was ever projected for the stack; otherwise empty."""
+    """Why there is nothing, if nothing was ever projected for the stack, or the actor or
+    expectation that was asked for has never had an episode there; otherwise empty."""
+
+    def __iter__(self) -> Iterator[R]:
+        """Return its items, one after the other."""
+        return iter(self.items)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ class PagedList(Generic[R]):
         after: UUID | str | None,
         limit: int,
         row_of: Callable[[UUID | str], Awaitable[Row]] | None = None,
+        actor: OneOrMore | None = None,
+        expectation: str | None = None,
         **said: object,
     ) -> Page[R]:
         """Return the page that begins past `after`, at most `limit` rows.
@@ -92,12 +99,16 @@ class PagedList(Generic[R]):
         Args:
             asked: what the list is asked for before all else, such as an episode.
             row_of: returns the row that an `after` names which is no `next`, but an id or a key.
+            actor: whose rows alone are wanted; None: those of all.
+            expectation: as `actor`.
 
         Raises:
             Mistake: `after` is not the `next` of a page of this list, or `limit` cannot be.
         """
-        if not 1 <= limit <= LIMIT_MAX:
-            raise Mistake(f"limit: {limit!r} is not from 1 to {LIMIT_MAX:,}")
+        given: object = limit
+        is_whole = isinstance(given, int) and not isinstance(given, bool)
+        if not is_whole or not 1 <= limit <= LIMIT_MAX:  # guard: limit-is-a-count
+            raise Mistake(f"limit: {limit!r} is not a whole number from 1 to {LIMIT_MAX:,}")
         past = None if after is None else self._parsed(after)
         if after is not None and past is None:
             if row_of is None:
@@ -105,8 +116,14 @@ class PagedList(Generic[R]):
             past = await row_of(after)
         async with connections.rows() as pool:
             stack = connections.stack
-            rows = await self.rows(pool, stack, *asked, past=past, limit=limit, **said)
-            why_none = "" if past else await why_none_of(pool, stack, rows)
+            of = {"actor": actor, "expectation": expectation}
+            wanted = said | {name: each for name, each in of.items() if each is not None}
+            rows = await self.rows(pool, stack, *asked, past=past, limit=limit, **wanted)
+            why_none = (
+                ""
+                if past
+                else await why_none_of(pool, stack, rows, actor=actor, expectation=expectation)
+            )
         return Page(
             items=tuple(record_of(each, self.type_) for each in rows),
             rows=rows,

@@ -389,10 +389,11 @@ class SyncApprovalCalls:
     def __init__(self, calls: ApprovalCalls, thread: LoopThread) -> None:
         self._calls, self._thread = calls, thread
 
-    def read(self, target: ApprovalTarget) -> ApprovalRequest:
+    def read(self, target: ApprovalTarget | UUID | str) -> ApprovalRequest:
         """Return the newest request of `target`, which waits for a decision.
 
         Raises:
+            Mistake: nothing can be called so, or the beginning of an id is that of several.
             NotFound: there is no such thing on the journal.
             Trouble: it does not ask for approval, or does not wait any more.
         """
@@ -400,7 +401,7 @@ class SyncApprovalCalls:
 
     def decide(
         self,
-        target: ApprovalTarget,
+        target: ApprovalTarget | UUID | str,
         verdict: Literal["approve", "deny"],
         *,
         plan_hash: str | None = None,

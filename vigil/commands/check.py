@@ -35,17 +35,21 @@ def check(
     It checks the functions of expectations, those that definitions may name, and the functions of
     the same module that they call, for clocks, random values, sleeps, tasks, threads and I/O. It
     checks these functions and strategy classes for tools, outputs and severities that do not exist.
-    It warns of side effects behind an approval that several open episodes may wait for. It needs no
-    servers.
+    It warns of side effects behind an approval that several open episodes may wait for, and of
+    names of events and actors that may be misspelt. It needs no servers.
     """
-    from engine.functions.names import unknown_names
+    from engine.functions.names import misspelt_names, unknown_names
     from engine.functions.side_effects import overlapping
     from engine.functions.source import unreplayable
     from vigil.serving.app import load
 
     name, option = options.app_name(ctx, typed, flag="")
     app = load(name, option=option)
-    ways, names, warned = unreplayable(app), unknown_names(app), overlapping(app)
+    ways, names, warned = (
+        unreplayable(app),
+        unknown_names(app),
+        overlapping(app) | misspelt_names(app),
+    )
     rows: list[Row] = [
         {"actor": place.actor_id, "expectation": place.name, **msgspec.structs.asdict(each)}
         for each, place in (*ways.items(), *names.items(), *warned.items())

@@ -13,6 +13,7 @@ import typer
 from typer import Argument, Option
 
 from streams.ports.domain_events import EVENT_BYTES_MAX
+from vigil.asking.listening import why_of_engine
 from vigil.commands.call import call
 from vigil.errors import Mistake
 
@@ -47,6 +48,7 @@ def publish(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         lines = partial(_publish_lines, name=name, event_id=event_id)
         _warn(call(ctx, lines, create_stack=is_creating))
+        _warn(why_of_engine(name))
         return
     data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1) if payload == "-" else payload.encode()
     if not data.strip():
@@ -60,6 +62,7 @@ def publish(
     )
     print(f"{name} {stored.id}: {said}")
     _warn(stored.unheard)
+    _warn(stored.of_engine)
 
 
 def _warn(problem: str) -> None:

@@ -14,7 +14,7 @@ import structlog
 from engine.adapters.secret import missing_variables
 from engine.app.app import App
 from engine.errors import EngineError
-from engine.functions.names import unknown_names
+from engine.functions.names import misspelt_names, unknown_names
 from engine.functions.side_effects import overlapping
 from engine.functions.source import unreplayable
 from engine.usercode.call import hint_at
@@ -90,6 +90,7 @@ def tell_found(app: App) -> None:
         ("this cannot work", unknown_names(app)),
         ("a replay cannot repeat this", unreplayable(app)),
         ("one approval may stand for this more than once", overlapping(app)),
+        ("this may be misspelt", misspelt_names(app)),
     ):
         for each, place in found.items():
             log.warning(

@@ -97,6 +97,7 @@ async def crash_everywhere(
     a crash, whose moment it names, it ends in another way, or a call that is not idempotent was
     made twice, or one that is had another result.
     """
+    _check_runs(run)
     wanted, moments = await _undisturbed(run, scenario, may_fail=may_fail, processes=processes)
     assert moments <= MOMENTS_MAX, f"{moments:,} moments; the limit is {MOMENTS_MAX:,}"
     for moment in range(1, moments + 1, every):
@@ -118,12 +119,20 @@ async def deliver_twice(run: Run, scenario: Scenario) -> None:
 
     Raises `AssertionError`, which shows what has.
     """
+    _check_runs(run)
     async with run() as vigil:
         await _play(scenario, vigil)
         wanted = _ending(vigil)
         await vigil.deliver_again()
         await vigil.run_until_idle()
         _compare("every message that came again", wanted, vigil, may_be_unknown=False)
+
+
+def _check_runs(run: object) -> None:
+    """Raise `TypeError` if `run` is one run of an app: several are needed."""
+    # guard: run-is-made-anew
+    if isinstance(run, AbstractAsyncContextManager) or not callable(run):
+        raise TypeError("run: give what runs the app anew each time, such as lambda: run(app, …)")
 
 
 async def _undisturbed(

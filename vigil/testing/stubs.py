@@ -41,6 +41,7 @@ from engine.errors import CallFailed
 from engine.functions.context import FunctionContext
 from streams.json import JsonObject
 from streams.model.triggers import Trigger
+from vigil.errors import near_hint
 
 SYNTHESIZER: Final = "synthesizer"
 """The name of all synthesizers."""
@@ -272,15 +273,8 @@ class Stubs:
 
     def check(self, app: App) -> None:
         """Raise `ValueError` if a stub is for something that `app` has not."""
-        capabilities = {*app.tools, *(name for each in app.actors.values() for name in each.tools)}
         for name in self._tools:
-            capability, dot, _ = name.partition(".")
-            if not dot:
-                raise ValueError(f"tools: {name!r}: write 'capability.action', or '{name}.*'")
-            if not any(fnmatchcase(each, capability) for each in capabilities):
-                # guard: stub-told-app-tools
-                known = ", ".join(sorted(capabilities - OF_THE_ENGINE)) or "none"
-                raise ValueError(f"tools: the app has no tool {name!r}; it has {known}")
+            self._check_tool(app, name)
         runs = [f"{id_}.{name}" for id_, each in app.actors.items() for name in each.expectations]
         for name in self._episodes:
             if not any(fnmatchcase(each, name) for each in runs):
@@ -290,6 +284,26 @@ class Stubs:
             if name not in app.outputs:
                 known = ", ".join(sorted(app.outputs)) or "none"
                 raise ValueError(f"outputs: the app has no output {name!r}; it has {known}")
+
+    def _check_tool(self, app: App, name: str) -> None:
+        groups = [app.tools, *(each.tools for each in app.actors.values())]
+        tools = [each for group in groups for each in group.items()]
+        capability, dot, action = name.partition(".")
+        if not dot:
+            raise ValueError(f"tools: {name!r}: write 'capability.action', or '{name}.*'")
+        meant = [tool for each, tool in tools if fnmatchcase(each, capability)]
+        if not meant:
+            # guard: stub-told-app-tools
+            known = sorted({each for each, _ in tools} - OF_THE_ENGINE)
+            said = ", ".join(known) or "none"
+            raise ValueError(f"tools: the app has no tool {name!r}; it has {said}")
+        actions = [each.known_actions for each in meant]
+        there = sorted({action for each in actions if each is not None for action in each})
+        # guard: stub-of-known-action
+        if None not in actions and not any(fnmatchcase(each, action) for each in there):
+            said = f"{capability} has {', '.join(there)}"
+            said = "; ".join(filter(None, (said, near_hint(action, there))))
+            raise ValueError(f"tools: the app has no tool {name!r}; {said}")
 
     async def _told(self, name: str, answer: Answer, key: str, *given: object) -> object:
         try:

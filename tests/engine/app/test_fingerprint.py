@@ -7,6 +7,7 @@ import re
 import pytest
 
 from engine.app.actions import (
+    approval,
     checkpoint,
     fingerprint,
     observe,
@@ -77,3 +78,9 @@ def test_transient_prompts_do_not_count():
 def test_what_json_cannot_say_has_none():
     with pytest.raises(Unencodable, match="Observe"):
         fingerprint(observe(object()))
+
+
+def test_of_a_plan_that_json_cannot_say_the_place_is_told():
+    said = r"^RequestApproval: JSON has no such value at \$\.plan\.a: an instance of object$"
+    with pytest.raises(Unencodable, match=said):
+        fingerprint(approval({"a": object()}))

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from engine.errors import DeclarationError
-from engine.functions.names import unknown_names
+from engine.functions.names import misspelt_names, unknown_names
 from vigil import (
     Actor,
     App,
@@ -184,3 +184,47 @@ def test_a_capability_that_does_not_exist_is_refused_with_those_that_do():
     actor.expect("thing", all_is_well, on=manual())
     with pytest.raises(DeclarationError, match="no tool is called 'disks'; there are: disk"):
         App(actors=[actor])
+
+
+async def starts_children(ctx, trigger):
+    await ctx.episode("worker", "thing")
+    await ctx.episode("worker", "thingy")
+    await ctx.episode(actor="worker", expectation="thong")
+    await ctx.episode("defined_elsewhere", "thing")
+    await ctx.episode(trigger.payload["actor"], "thing")
+    await ctx.episode("workr", "thing")
+
+
+def test_an_expectation_that_an_actor_of_the_app_lacks_is_listed():
+    assert found_in(starts_children) == [
+        ("expectation of worker 'thingy'", "one of thing"),
+        ("expectation of worker 'thong'", "one of thing"),
+    ]
+
+
+def misspelt_in(strategy, *names):
+    actor = Actor("worker")
+    actor.expect("thing", strategy, on=event(*names))
+    return [(each.found, each.instead) for each in misspelt_names(App(actors=[actor]))]
+
+
+def test_an_actor_that_is_spelt_nearly_as_one_of_the_app_is_warned_of():
+    assert misspelt_in(starts_children, "thing.happened") == [
+        ("actor 'workr'", "did you mean worker? This app has no other")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("finding.rased", "finding.raised"),
+        ("episodes.completed", "episode.completed"),
+        ("workflow.step_start", "workflow.step_started"),
+        ("finding.raised", ""),
+        ("order.started", ""),
+        ("finding.raised.again", ""),
+    ],
+)
+def test_an_event_that_is_spelt_nearly_as_one_of_the_engine_is_warned_of(name, meant):
+    said = (f"event {name!r}", f"did you mean {meant}, which the engine publishes?")
+    assert misspelt_in(all_is_well, name) == ([said] if meant else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.operations.decide_request import ApprovalTarget, decide_request
+from streams.subjects import Stack
 from vigil import (
     Actor,
     App,
@@ -137,4 +138,6 @@ async def test_what_is_approved_instead_is_no_larger_than_what_could_be_asked(ki
 )
 def test_nothing_else_asks(field, what):
     with pytest.raises(BadRequest, match=f"^{field}: "):
-        ApprovalTarget(*what)
+        ApprovalTarget(*what).check()
+    with pytest.raises(BadRequest, match=f"^{field}: "):
+        ApprovalTarget(*what).subject(Stack("s"))
