@@ -37,6 +37,7 @@ ALSO = {
     "inbox": ("engine.errors",),
     "mode": ("vigil.asking.stack",),
     "outputs": (TARGET,),
+    "publish": ("vigil.asking.listening",),
     "workflows": (TARGET, "engine.app.tools", "vigil.asking.rows", "vigil.asking.stack"),
 }
 """File → what it may import besides: what checks or words what was typed or found, and loads the
