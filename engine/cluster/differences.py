@@ -112,14 +112,17 @@ def _is_compared(info: ActorInfo) -> bool:
 
 
 def _what(info: ActorInfo, theirs: ActorInfo) -> Iterator[str]:
-    """Yield each difference in words, without the nodes: many may differ alike."""
-    yield from _values(info.limits, theirs.limits, of="")
+    """Yield each difference in words, without the nodes: many may differ alike.
+
+    Expectations are the first, which somebody wrote; limits have several values for one option.
+    """
     for name in sorted({*info.expectations, *theirs.expectations}):
         ours, others = info.expectations.get(name), theirs.expectations.get(name)
         if ours is None or others is None:
             yield f"expectation {name}: only on the {'first' if others is None else 'second'}"
         else:
             yield from _of_expectation(f"expectation {name}: ", ours, others)
+    yield from _values(info.limits, theirs.limits, of="")
 
 
 def _of_expectation(of: str, ours: ExpectationInfo, theirs: ExpectationInfo) -> Iterator[str]:
