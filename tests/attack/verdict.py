@@ -55,8 +55,8 @@ BRINGING: Final = frozenset({StepKind.TOOL_CALL, StepKind.WAIT})
 SLEEP_S_MAX: Final = 0.5
 """How much longer than it is asked for a sleep may be planned: until then it is on its way."""
 
-OF_NO_LIFE: Final = ("attack.", SIGNALED, "reactor.")
-"""Events that follow from no commit: those from outside, and what reactors say of themselves."""
+OF_NO_LIFE: Final = ("attack.", SIGNALED, "reactor.", "node.")
+"""Events that follow from no commit: from outside, and what reactors and nodes say of their own."""
 
 BEGINNINGS: Final[Mapping[Kind, type[LogEvent]]] = {
     Kind.EPISODE: EpisodeOpened,
