@@ -162,7 +162,7 @@ MISTAKES = [*WRITTEN, UNMARKED]
 def written(mistake: Mistake):
     """Return the body of a test as a function."""
     names: dict[str, object] = {}
-    exec(f"async def test():\n{indent(mistake.done, '    ')}", {"run": run, "app": app}, names)  # noqa: S102
+    exec(f"async def test():\n{indent(mistake.done, '    ')}", {"run": run, "app": app}, names)  # noqa: S102 - as it is written
     return names["test"]
 
 
