@@ -113,6 +113,15 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     phase: str
 
 
+class OfAgent(msgspec.Struct, frozen=True, tag_field="kind", tag="of_agent"):
+    """A whole run of an agent, or something that it does within one: its library performs it."""
+
+    what: str
+    """The kind of its step."""
+    name: str
+    values: object = None
+
+
 class SendOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
     """Have something delivered now, instead of with the result of `converge`."""
 
@@ -516,7 +525,7 @@ _UNCHANGING: Final = (str, int, float, bytes, type(None))
 """Types of values that cannot change; `bool` is one of `int`."""
 
 
-def fingerprint(action: Step) -> str:
+def fingerprint(action: Step | OfAgent) -> str:
     """Return the SHA-256 of `action` in hex, transient values left out; or raise `Unencodable`."""
     match action:
         case ToolCall():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -12,6 +13,7 @@ import msgspec
 from engine.app.actions import (
     Action,
     Observe,
+    OfAgent,
     ReportFindings,
     RequestApproval,
     SendOutput,
@@ -125,7 +127,7 @@ def is_suspect(episode: Episode, *, attempts_max: int) -> bool:
     return crashes >= attempts_max - 1 and not has_had_it
 
 
-def check_same(recorded: Asked, *, asked: str, action: Step, is_strict: bool) -> None:
+def check_same(recorded: Asked, *, asked: str, action: Step | OfAgent, is_strict: bool) -> None:
     """Raise `NondeterministicReplay` unless the record stands for `action`.
 
     `asked` is the fingerprint of `action`.
@@ -141,7 +143,7 @@ def check_same(recorded: Asked, *, asked: str, action: Step, is_strict: bool) ->
     )
 
 
-def is_alike(recorded: Asked, action: Step) -> bool:
+def is_alike(recorded: Asked, action: Step | OfAgent) -> bool:
     """Return whether two calls can differ in their values alone."""
     match recorded, action:
         case EpisodeBlocked(), _:
@@ -162,18 +164,18 @@ def is_alike(recorded: Asked, action: Step) -> bool:
             return recorded.tool_name == f"{StepKind.OUTPUT}.{intent.adapter}"
         case _, Observe():  # The time, and what is read of findings, are observations, too.
             return recorded.kind is StepKind.OBSERVATION and not recorded.tool_name
-        case _, StartEpisode():
+        case _, StartEpisode() | OfAgent():
             return text_of_step(recorded) == kind_of(action)  # guard: child-record-stands
         case _:
             return recorded.kind == kind_of(action)
 
 
-def _is_alike_block(blocked: EpisodeBlocked, action: Step) -> bool:
+def _is_alike_block(blocked: EpisodeBlocked, action: Step | OfAgent) -> bool:
     is_sleep = blocked.wait is not None and not blocked.wait.ref
     return is_sleep if isinstance(action, Sleep) else blocked.reason == kind_of(action)
 
 
-def stands(recorded: Asked, action: Step) -> bool:
+def stands(recorded: Asked, action: Step | OfAgent) -> bool:
     """Return whether a record answers `action`, though their values differ.
 
     What people have agreed to, and what a signal was for, they have not of anything else. What was
@@ -209,6 +211,8 @@ def text_of_step(recorded: Asked) -> str:
             return _sleep_until(until)
         case StepAnnounced(findings=(_, *_)):
             return StepKind.REPORT.value
+        case StepAnnounced(reserved_usd=Decimal(), tool_name=tool_name):
+            return f"{StepKind.MODEL_REQUEST} {tool_name}"
         case StepAnnounced(child=ChildStart(), tool_name=tool_name):
             return f"{StepKind.EPISODE} {tool_name}"
         case StepAnnounced(tool_name=tool_name):
@@ -237,7 +241,7 @@ def _sleep_of(seconds: float) -> str:
     return f"sleep of {seconds:g} s"
 
 
-def kind_of(action: Action) -> str:
+def kind_of(action: Action | OfAgent) -> str:
     """Return `action` as text, without values: some are secret."""
     match action:
         case ToolCall(capability=capability, action=name):
@@ -246,6 +250,8 @@ def kind_of(action: Action) -> str:
             return _sleep_of(seconds)
         case StartEpisode(actor=actor, expectation=expectation):
             return f"{StepKind.EPISODE} {actor}.{expectation}"
+        case OfAgent(what=what, name=name):
+            return f"{what} {name}"
         case _:
             return str(action.__struct_config__.tag)
 

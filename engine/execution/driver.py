@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from engine.agents.unit import Made, Unit
 from engine.app.actions import (
     Pause,
     ReportFindings,
@@ -58,7 +59,7 @@ from engine.errors import (
 from engine.execution import exhausted, report
 from engine.execution.parts import ActorParts
 from engine.execution.report import FindingReports
-from engine.execution.steps import OutputSteps, StepExecutor, shown_args
+from engine.execution.steps import SIDE_EFFECT, OutputSteps, StepExecutor, shown_args
 from engine.findings.store import FindingReader
 from engine.functions.begin import begin
 from engine.functions.history import History, history_of
@@ -77,6 +78,7 @@ from streams.json import NOTHING
 from streams.model.events import (
     EpisodeConverged,
     StepAnnounced,
+    StepKind,
     StoredResult,
 )
 from streams.model.triggers import EpisodeTrigger, Mode, WorkflowTrigger
@@ -191,6 +193,53 @@ class EpisodeTurns:
             also = (*also, self._pause_begun(performed))
         self.record(kept, *also)
         return performed
+
+    async def make(self, unit: Unit, *, path: str) -> Performed:
+        """Make and record what an agent does, and return its result."""
+        if self.attempt.state is not AttemptState.FENCED:  # guard: no-part-before-fence
+            await self.barrier()
+        self.attempt.claim.check()
+        started_s = self.clock.monotonic_s()
+        made = await self._made(unit)
+        performed = Performed(
+            kind=unit.kind,
+            fingerprint=unit.mark,
+            tool_name=unit.name,
+            args=unit.args,
+            result=made.result,
+            error_class=made.error_class,
+            error_detail=in_text(made.error_detail),
+            cost_tokens=made.input_tokens + made.output_tokens,
+            input_tokens=made.input_tokens,
+            output_tokens=made.output_tokens,
+            cached_tokens=made.cached_tokens,
+            reasoning_tokens=made.reasoning_tokens,
+            cost_usd=made.cost_usd,
+            agent=unit.agent,
+            model=in_text(made.model),
+            path=path,
+            cost_ms=round((self.clock.monotonic_s() - started_s) * 1000),
+        )
+        key = self._call_context(unit.mark, path).idempotency_key
+        _, attempt = attempt_at(path)
+        if made.error_class:
+            pause_s = retry_s(unit.retries, made.error_class, attempt=attempt, key=key)
+            if pause_s:  # guard: provider-hint-awaited
+                performed = replace(performed, retry_s=max(pause_s, made.retry_after_s))
+        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
+        kept = await self._stored(performed) if is_large else performed
+        self.record(kept)
+        return performed
+
+    async def _made(self, unit: Unit) -> Made:
+        if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
+            return await unit.make()
+        # guard: dry-run-agent-tools
+        return Made(
+            error_class=SIDE_EFFECT,
+            error_detail=f"{unit.name}: nobody knows whether it changes anything; in a dry run an"
+            " agent calls tools of vigil.agents.toolset alone",
+        )
 
     def time_out(self, action: Step, *, path: str) -> Performed:
         """Record that a timeout of the function's own has cut `action` off.

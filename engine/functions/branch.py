@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from engine.errors import InvalidAction
+from engine.functions.activity import Activity, AgentActivity
 from engine.functions.place import place_of_call
 from streams.model.events import AGAIN
 
@@ -38,6 +40,8 @@ class Branch:
 
     run: Run
     """The run of the function; its calls are those of this run's `ctx`."""
+    activity: Activity
+    """What it is counted in: that of the function, or of the agent that it is part of."""
     prefix: str = ""
     """Begins the paths of its calls, such as `4.2.`; empty: the function itself."""
     calls: int = 0
@@ -61,6 +65,11 @@ class Branch:
         """Whether it is the function itself."""
         return not self.prefix
 
+    @property
+    def is_of_agent(self) -> bool:
+        """Whether it is part of an agent."""
+        return isinstance(self.activity, AgentActivity)
+
     def next_path(self) -> str:
         """Count a call, and return its path."""
         self.calls += 1
@@ -72,11 +81,12 @@ class Branch:
         if self.prefix.count(".") >= 2 * DEPTH_MAX:
             raise InvalidAction(f"gather: more than {DEPTH_MAX} within each other")
         group = self.path if only_waits else ""
-        return Branch(self.run, f"{self.path}.{number}.", origin=origin, group=group)
+        prefix = f"{self.path}.{number}."
+        return Branch(self.run, self.activity, prefix, origin=origin, group=group)
 
     def again(self) -> Branch:
         """Return the branch of what repeats the newest call: pauses and attempts by turns."""
-        return Branch(self.run, f"{self.path}{AGAIN}", origin=self.origin)
+        return Branch(self.run, self.activity, f"{self.path}{AGAIN}", origin=self.origin)
 
     def draw(self, seed: str) -> bytes:
         """Return 16 bytes that look like chance, the same in a replay."""
@@ -95,6 +105,18 @@ def enter(branch: Branch) -> None:
     """Make `branch` that of the current task."""
     branch.task = asyncio.current_task()
     _CURRENT.set(branch)
+
+
+@contextmanager
+def entered(branch: Branch) -> Iterator[None]:
+    """Make `branch` that of the current task for a while."""
+    branch.task = asyncio.current_task()
+    token = _CURRENT.set(branch)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # Python may close it in another context.
+            _CURRENT.reset(token)
 
 
 OF_ANOTHER_RUN: Final = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial, wraps
-from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
 import structlog
 
 from engine import validation
+from engine.agents.unit import MODEL_RETRIES, OnChange
 from engine.app.actions import (
     Checkpoint,
     ExpiryOfApproval,
@@ -31,6 +32,7 @@ from engine.app.outputs import output
 from engine.app.strategy import report
 from engine.episodes.episode import Save
 from engine.errors import CALL_TIMEOUT, CallFailed, CallTimeout, InvalidAction, InvalidFinding
+from engine.functions.agents import agents, run_recorded
 from engine.functions.gather import Gathers, Pending
 from engine.functions.run import StrategyRun
 from engine.validation import Duration
@@ -41,6 +43,12 @@ from streams.model.events import EpisodeOpened
 from streams.model.findings import Finding, FindingIntent, FindingOutcome
 from streams.model.outputs import OutputResult
 from streams.model.triggers import Budget, Mode
+
+if TYPE_CHECKING:  # The extra may not be there.
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelMessage
+
+    from engine.agents.result import AgentResult
 
 PHASE: Final = "checkpoint"
 """Phase of the state that `checkpoint` keeps."""
@@ -62,6 +70,8 @@ CHANGE_CHARS_MAX: Final = 64
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar("T")
+D = TypeVar("D")
+Output = TypeVar("Output")
 Owner = TypeVar("Owner", bound="FunctionContext | RecordedFindings")
 
 log = structlog.get_logger("vigil.function")
@@ -428,6 +438,73 @@ class FunctionContext(Gathers):
         if taken.error_class and on_failure == "raise":  # guard: failed-child-raises
             raise CallFailed(taken.error_class, taken.error_detail, recorded=raw(said))
         return said
+
+    @_pending
+    async def agent(
+        self,
+        agent: Agent[D, Output],
+        prompt: str | Sequence[Any] | None = None,
+        *,
+        deps: D = None,  # type: ignore[assignment] # Agents without dependencies take None.
+        model: str | None = None,
+        message_history: Sequence[ModelMessage] | None = None,
+        budget: Budget | None = None,
+        retries: Retries | None = MODEL_RETRIES,
+        on_change: OnChange = "park",
+        keep_messages: bool = False,
+    ) -> AgentResult[Output]:
+        """Run an agent of pydantic-ai, and return its result; needs the extra `agents`.
+
+        Each request to its model, and each call of a tool, is a step and a turn of the episode, so
+        after a crash the agent goes on in the middle, and asks nothing twice. Of a request or a
+        call under way when its node dies nobody knows the outcome: it is made again, unless it is a
+        tool of `vigil.agents.toolset`, whose calls are ordinary steps. Tools of its own with
+        `requires_approval` ask people.
+
+        Args:
+            agent: an agent with a `name`, which its steps are known by.
+            prompt: what it is asked, as for `Agent.run`.
+            deps: its dependencies, which are not recorded: make them the same in each run.
+            model: another model than the agent's, such as `"anthropic:claude-sonnet-5"`.
+            message_history: the `messages` of an earlier result, to continue its conversation.
+            budget: what this run may use beside the budget of the episode: `turns` are requests.
+                It fails as `agent_budget_exceeded`.
+            retries: how often a request to the model is repeated that failed because the provider
+                is away or refuses for now; by default 6 times within half a minute. During a pause
+                over 5 s no node has the episode. None: never.
+            on_change: what happens if the agent asks its model for something else than was
+                recorded, since its prompt, tools, settings or model have changed: `park` the
+                episode until a node has the old code, or `go_on` with the recorded answer. An agent
+                that has ended is not run again, whatever has changed.
+            keep_messages: whether the result has the conversation, which is recorded once more.
+
+        Raises `CallFailed` with the class of what went wrong: of a tool, or of a request, such as
+        `tool_rate_limited`, `context_too_long` or `bad_output`.
+        """
+        run = agents()
+        name = agent.name or ""
+        if not name:  # guard: agent-has-name
+            raise InvalidAction('agent: it needs a name: Agent(…, name="triage")')
+        asked = run.AgentCall(
+            agent=agent,
+            name=name,
+            prompt=prompt,
+            deps=deps,
+            budget=budget,
+            model=model,
+            message_history=message_history,
+            keep_messages=keep_messages,
+            retries=retries,
+            on_change=on_change,
+        )
+        taken = await run_recorded(self._run, self, asked, episode_id=self.episode_id)
+        if taken.error_class == CALL_TIMEOUT:
+            raise CallTimeout(taken.error_detail)
+        if taken.error_class:
+            raise CallFailed(taken.error_class, taken.error_detail)
+        result = raw(await self._run.result_of(taken))
+        made: AgentResult[Output] = run.result_of(result, agent.output_type)
+        return made
 
     def now(self) -> datetime:
         """Return the time in UTC; it is recorded, as a turn of its own."""

@@ -14,6 +14,7 @@ from streams.model.events import (
     EpisodeResolved,
     EpisodeStarted,
     StepAnnounced,
+    StepKind,
     StepRecorded,
 )
 from streams.ports.log import Recorded
@@ -41,10 +42,20 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of recording."""
     announced: tuple[StepAnnounced, ...] = ()
     """What was announced and not recorded."""
+    parts: tuple[StepRecorded, ...] = ()
+    """What agents have done that have not ended yet: they ask for it in any order."""
+    parts_announced: tuple[StepAnnounced, ...] = ()
+    """What they have announced and not recorded."""
     waits: str = ""
     """Path of the call whose answer the episode waits for, which is no step yet; empty: of none."""
     changes: Mapping[str, bool] = msgspec.field(default_factory=dict)
     """Change → whether the episode follows it, those from before the checkpoint included."""
+
+
+def is_part(path: str) -> bool:
+    """Return whether a call was made within an agent; see `StepRecorded.path`."""
+    is_call = not path.startswith(CHANGED)
+    return is_call and any(word[:1].isalpha() for word in path.split("."))
 
 
 def history_of(records: Iterable[Recorded]) -> History:
@@ -78,13 +89,19 @@ def history_of(records: Iterable[Recorded]) -> History:
                     announced, changes = {}, {}
                 case _:
                     pass
+    own = [step for step in steps if not is_part(step.path)]
+    ended = tuple(f"{step.path}." for step in steps if step.kind is StepKind.AGENT)
+    # guard: ended-agent-runs-no-more
+    parts = [step for step in steps if is_part(step.path) and not step.path.startswith(ended)]
     return History(
         checkpoint=checkpoint,
         is_of_class=is_of_class,
         tokens_before=tokens_before,
         calls_before=calls_before,
-        steps=tuple(steps),
-        announced=tuple(announced.values()),
+        steps=tuple(own),
+        announced=tuple(each for each in announced.values() if not is_part(each.path)),
+        parts=tuple(parts),
+        parts_announced=tuple(each for each in announced.values() if is_part(each.path)),
         waits=waits,
         changes=changes,
     )

@@ -5,6 +5,9 @@ comes. Recorded answers are given out in the order of recording, and the next on
 branch runs: so branches that share variables see each other's changes as they did the first time.
 After the last record, when every branch asks or rests, what was announced and not recorded must be
 among what they ask for; then they go live. When all rest, the episode can be left.
+
+What is part of an agent has a name of its own, which says where the model has asked for it, and is
+given out in any order: the tasks that ask for it are its library's.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from typing import Final
 import msgspec
 import structlog
 
-from engine.app.actions import Step, ToolCall
+from engine.app.actions import OfAgent, Step, ToolCall
 from engine.episodes.episode import ARGS_CHARS_MAX
 from engine.episodes.recovery import kind_of, stands, text_of_step
 from engine.errors import Interrupted
+from engine.functions.activity import Activity
 from engine.functions.branch import Branch, parted_at
 from engine.functions.history import History
 from engine.functions.place import place_of_call
@@ -56,13 +60,15 @@ class Asked:
     """A call that a branch waits to have answered."""
 
     path: str
-    action: Step
+    action: Step | OfAgent
     mark: str
     """The action's fingerprint."""
     place: str
     """The user's line."""
     answer: asyncio.Future[StepRecorded | None]
     """None: nothing is recorded, and the call goes live."""
+    activity: Activity
+    """What its branch is counted in."""
     given: StepRecorded | None = None
     is_given: bool = False
     """Whether there is an answer, `given`, though the future may have been canceled before."""
@@ -85,7 +91,7 @@ class Asked:
                     self.answer = asyncio.get_running_loop().create_future()
 
 
-class Order:
+class Order(Activity):
     """The branches of one function, and the records that they are fed with."""
 
     def __init__(
@@ -93,7 +99,7 @@ class Order:
         history: History,
         comparison: Comparison,
         *,
-        on_mismatch: Callable[[str], None],
+        on_mismatch: Callable[[str], object],
         on_rest: Callable[[], None],
     ) -> None:
         """Feed one branch, the function itself, with `history`.
@@ -102,6 +108,7 @@ class Order:
             on_mismatch: called with what differs, if the replay asks for something else.
             on_rest: called when every branch rests.
         """
+        super().__init__(running=1)
         self._comparison = comparison
         self._on_mismatch, self._on_rest = on_mismatch, on_rest
         self._left = {step.path: step for step in history.steps}
@@ -109,8 +116,10 @@ class Order:
         self._announced = {each.path: each for each in history.announced}
         """The same for what was announced and not recorded."""
         self._calls = _last_calls(history)
+        self._parts = {step.path: step for step in history.parts}
+        """The same for what is part of an agent."""
+        self._parts_announced = {each.path: each for each in history.parts_announced}
         self._asked: dict[str, Asked] = {}
-        self._running = 1
         self._is_stopped = False
 
     @property
@@ -122,6 +131,10 @@ class Order:
     def has_given_all(self) -> bool:
         """Whether everything recorded has been asked for."""
         return not self._left
+
+    def has(self, path: str) -> bool:
+        """Return whether the call at `path` is recorded, and nobody has asked for it yet."""
+        return path in self._left
 
     def is_behind(self, prefix: str, calls: int) -> bool:
         """Return whether the branch of `prefix`, after so many `calls`, made another one before."""
@@ -137,7 +150,7 @@ class Order:
 
         If it asks for the one call that was announced and not recorded, it is live from then on.
         """
-        if self._running > 1 or self._asked:
+        if self.running > 1 or self._asked:
             return None
         if not self._left:
             announced = self._announced.get(path)
@@ -149,14 +162,15 @@ class Order:
         is_same = step.path == path and step.fingerprint == mark
         return self.answer_at_once(path) if is_same else None
 
-    def ask(self, path: str, action: Step, mark: str, *, origin: str) -> Asked | None:
+    def ask(self, path: str, action: Step | OfAgent, mark: str, branch: Branch) -> Asked | None:
         """Ask for the record of the call at `path`, with its fingerprint; None: it goes live."""
         if self.is_live:
             return None
         answer: asyncio.Future[StepRecorded | None] = asyncio.get_running_loop().create_future()
-        asked = Asked(path, action, mark, place_of_call() or origin, answer)
+        place = place_of_call() or branch.origin
+        asked = Asked(path, action, mark, place, answer, branch.activity)
         self._asked[path] = asked
-        self.rest()
+        branch.activity.rest()
         return asked
 
     def answer_at_once(self, path: str) -> StepRecorded | None:
@@ -164,26 +178,34 @@ class Order:
         step = self._left.pop(path, None)
         if step is not None and self.is_live:
             self._go_live()
-        return step
+        return step or self.part_at(path)
+
+    def part_at(self, path: str) -> StepRecorded | None:
+        """Return what is recorded at `path` of an agent; None: nothing is."""
+        self._parts_announced.pop(path, None)
+        return self._parts.pop(path, None)
+
+    def part_left(self, prefix: str) -> StepRecorded | StepAnnounced | None:
+        """Return what an agent has done or announced, and has not asked for; None: nothing."""
+        parts = [*self._parts.values()], [*self._parts_announced.values()]
+        left = (each for some in parts for each in some if each.path.startswith(prefix))
+        return next(left, None)
+
+    def drop_parts(self, prefix: str) -> None:
+        """Forget what an agent has done that was cut off."""
+        self._parts = {at: each for at, each in self._parts.items() if not at.startswith(prefix)}
 
     def recorded_within(self, path: str) -> StepRecorded | None:
         """Return the first record of a branch of the call at `path`, or of an attempt at it."""
         # guard: time-above-gather-told
         return next((step for at, step in self._left.items() if at.startswith(f"{path}.")), None)
 
-    def fork(self, branches: int) -> None:
-        """Note that the running branch waits for so many new ones, which run."""
-        self._running += branches - 1
-
-    def rest(self) -> None:
-        """Note that a running branch asks, rests or has ended."""
-        self._running -= 1
-        if not self._running and not self._is_stopped:  # guard: records-in-recording-order
+    def _is_less(self) -> None:
+        if not self.running and not self._is_stopped:  # guard: records-in-recording-order
             self._go_on()
 
-    def wake(self) -> None:
-        """Note that a resting branch runs."""
-        self._running += 1
+    def _is_more(self) -> None:
+        """Nothing can be given to anybody for it."""
 
     def stop(self) -> None:
         """End every branch that asks; the others end at their next call."""
@@ -214,7 +236,10 @@ class Order:
             if asked is None or not self._comparison.answers(announced, asked):
                 return self._differ(announced, asked)
         self._announced.clear()
-        return self._go_live() if self._asked else self._on_rest()
+        if self._asked:
+            return self._go_live()
+        # guard: busy-agent-not-left
+        return None if self.agents else self._on_rest()
 
     def _differ(self, recorded: StepRecorded | StepAnnounced, asked: Asked | None) -> None:
         other = asked or next(iter(self._asked.values()), None)
@@ -226,10 +251,10 @@ class Order:
         self._asked.clear()
 
     def _give(self, asked: Asked, step: StepRecorded | None) -> None:
-        self.wake()
         asked.given, asked.is_given = step, True
         if not asked.answer.done():  # Its branch may be canceled.
             asked.answer.set_result(step)
+        asked.activity.wake()
 
 
 @dataclass
@@ -279,7 +304,9 @@ class Comparison:
         place = f" at {asked.place}" if asked.place else ""
         return f"{said}{was}; {now}{place}"
 
-    def _values(self, recorded: StepRecorded | StepAnnounced, action: Step) -> tuple[str, str]:
+    def _values(
+        self, recorded: StepRecorded | StepAnnounced, action: Step | OfAgent
+    ) -> tuple[str, str]:
         """Return the arguments of two calls of one tool, or what to say of them; else nothing."""
         if text_of_step(recorded) != kind_of(action):
             return "", ""  # What they are called says it, such as the lengths of sleeps.
@@ -299,7 +326,8 @@ def _short(args: msgspec.Raw) -> str:
 def _last_calls(history: History) -> dict[str, int]:
     """Return the prefix of each branch → the number of its last call on the journal."""
     last: dict[str, int] = {}
-    paths = [step.path for step in history.steps] + [each.path for each in history.announced]
+    paths = [step.path for step in (*history.steps, *history.parts)]
+    paths += [each.path for each in (*history.announced, *history.parts_announced)]
     paths += [history.waits] if history.waits else []  # guard: waited-for-call-was-made
     for words in (path.split(".") for path in paths):
         for end in range(1, len(words) + 1, 2):

@@ -21,8 +21,10 @@ import structlog
 from msgspec.structs import replace
 
 from engine import validation
+from engine.agents.unit import Unit, UnitResult
 from engine.app.actions import (
     Observe,
+    OfAgent,
     Pause,
     ReportFindings,
     SendOutput,
@@ -51,6 +53,7 @@ from engine.errors import (
     StrategyError,
     with_place,
 )
+from engine.functions.activity import Activity, AgentActivity
 from engine.functions.branch import (
     BRANCHES_MAX,
     REFUSALS_MAX,
@@ -58,6 +61,7 @@ from engine.functions.branch import (
     check_run,
     current,
     enter,
+    entered,
     is_in_task,
     watch_generators,
 )
@@ -67,11 +71,18 @@ from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.usercode.call import call, is_from_outside
 from engine.usercode.cancel_scope import CancelScope
-from engine.usercode.leavable import leavable, leave
+from engine.usercode.leavable import CLEANUP_S, LEFT, leavable, leave
 from engine.waits.wait import HELD_S, sleep_until, slept
 from streams.clock import Clock, wait_until
 from streams.json import NOTHING, raw, unraw
-from streams.model.events import AGAIN, StepAnnounced, StepKind, StepRecorded, StoredResult
+from streams.model.events import (
+    AGAIN,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+    StoredResult,
+    position_of,
+)
 from streams.model.triggers import Trigger
 
 STRAY: Final = (
@@ -146,6 +157,9 @@ class LiveTurns(Protocol):
 
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         """Return a result that is in the object store."""
+
+    async def make(self, unit: Unit, *, path: str) -> Performed:
+        """Make and record what an agent does."""
 
     async def settle(self) -> None:
         """Wait until what was recorded is durable, where the expectation wants that."""
@@ -235,13 +249,14 @@ class StrategyRun:
         """
         self._strategy, self._turns, self._clock, self._seed = strategy, turns, turns.clock, seed
         self._history, self._scope = history, turns.scope
-        self._root = Branch(self, calls=history.calls_before, origin=origin)
-        self._branches = {"": self._root}
+        self._branches: dict[str, Branch] = {}
         """By their prefixes, those that have ended included."""
         self._comparison = Comparison(turns.shown, remedy, self._branches, strict_up_to)
         self._order = Order(
             history, self._comparison, on_mismatch=self._differ, on_rest=self._leave
         )
+        calls = history.calls_before
+        self._root = self._branches[""] = Branch(self, self._order, calls=calls, origin=origin)
         self._held: list[Command] = []
         """What is recorded once the replay has asked for all that the journal has."""
         self.tokens_used = history.tokens_before
@@ -250,11 +265,12 @@ class StrategyRun:
         """What `on_exhausted` gets: the newest checkpoint's value, or the state of a class."""
         self.has_state = False
         self._resting: dict[str, Rest] = {}
+        self._agents: set[asyncio.Task[Performed]] = set()
+        """What agents run in; they end when the run does."""
         self._follows = dict(history.changes)
-        self._begun = 0
+        self._begun = self._refusals = 0
         self._pending: dict[PendingCall[Any], None] = {}
         self._why: BaseException | Rest | None = None
-        self._refusals = 0
         self.has_left_generators = False
         self._stray = ""
         """What to tell of a call in a task of its own, which nobody may hear of otherwise."""
@@ -384,32 +400,38 @@ class StrategyRun:
             raise InvalidAction(problem, place=place_of_call() or branch.origin)
         # guard: no-json-fails-at-line
         mark = fingerprint(action)  # Raises at the user's line.
-        done: Taken | None = self._order.answer_alone(path, mark)
+        done: Taken | None = None
+        if not branch.is_of_agent:
+            done = self._order.answer_alone(path, mark)
         if done is None:
             action = as_asked(action)  # guard: call-arguments-unchanged
             done = await self._done(action, mark, path, branch, also)
         else:
             self.tokens_used += done.cost_tokens
         if done.retry_s:
-            done = await self._repeated(action, done, branch.again())
+            again = branch.again()
+            attempt = partial(self._done, action, mark, branch=again)
+            done = await self._repeated(attempt, done, again)
         return done
 
-    async def _repeated(self, action: Step, done: Taken, again: Branch) -> Taken:
+    async def _repeated(
+        self, attempt: Callable[[str], Awaitable[Taken]], done: Taken, again: Branch
+    ) -> Taken:
         """Return how the last attempt ended; each one's record says whether there is another."""
-        mark = done.fingerprint
         while done.retry_s:
             pause = Sleep(done.retry_s)
-            paused = await self._done(pause, fingerprint(pause), again.next_path(), again)
+            mark, path = fingerprint(pause), again.next_path()
+            paused = await self._done(pause, mark, path, branch=again)
             if paused.error_class:  # guard: own-timeout-ends-attempts
                 return paused
-            done = await self._done(action, mark, again.next_path(), again)
+            done = await attempt(again.next_path())
         return done
 
     async def _done(
         self, action: Step, mark: str, path: str, branch: Branch, also: Sequence[Command] = ()
     ) -> Taken:
         done: Taken | None = None
-        if not self._order.is_live:
+        if branch.is_of_agent or not self._order.is_live:
             done = await self._recorded(path, action, mark, branch)
         if done is None:
             done = await self._live(self._do(action, mark, path, branch, also))
@@ -417,10 +439,138 @@ class StrategyRun:
         return done
 
     async def _recorded(
-        self, path: str, action: Step, mark: str, branch: Branch
+        self, path: str, action: Step | OfAgent, mark: str, branch: Branch
     ) -> StepRecorded | None:
-        asked = self._order.ask(path, action, mark, origin=branch.origin)
-        return None if asked is None else await asked.answered(self._scope)
+        part = self._order.part_at(path) if branch.is_of_agent else None
+        if part is not None:
+            asked = _asked(path, action, mark, branch)
+            if not self._comparison.answers(part, asked):  # guard: other-part-no-answer
+                raise self._differ_at(part, asked)
+            return part
+        waiting = self._order.ask(path, action, mark, branch)
+        return None if waiting is None else await waiting.answered(self._scope)
+
+    async def with_agent(
+        self,
+        action: OfAgent,
+        work: Callable[[AgentActivity, str], Coroutine[Any, Any, Performed]],
+    ) -> Taken:
+        """Return how an agent ended that `work` runs, in a task of its own.
+
+        `work` is given what its parts are counted in, and the path of the agent. It is not called
+        if the agent has ended before. What the agent has done before a crash, it gets as recorded.
+        """
+        branch = await self._begin_call()
+        path = branch.next_path()
+        mark = fingerprint(action)  # Raises at the user's line.
+        if branch.is_of_agent or self._order.has(path):
+            recorded = await self._recorded(path, action, mark, branch)
+            if recorded is not None:
+                return recorded
+        done = replace(await self._ended(action, work, path, branch), fingerprint=mark, path=path)
+        self.record(done)
+        await self.settle()
+        return done
+
+    async def _ended(
+        self,
+        action: OfAgent,
+        work: Callable[[AgentActivity, str], Coroutine[Any, Any, Performed]],
+        path: str,
+        branch: Branch,
+    ) -> Performed:
+        activity = AgentActivity(branch.activity)
+        task = asyncio.create_task(_outside(work(activity, path)), name=f"{action.name} at {path}")
+        self._agents.add(task)
+        activity.open()
+        done = _cut_off(action)
+        try:
+            await self._end_of(task)
+        except asyncio.CancelledError:
+            self._check_own_timeout()
+            self._order.drop_parts(f"{path}.")
+        else:
+            if self._why is None:
+                done = task.result()
+        finally:
+            self._agents.discard(task)
+            activity.close()
+        if self._why is not None:
+            raise Interrupted
+        if left := self._order.part_left(f"{path}."):  # guard: unasked-part-told
+            raise self._differ(self._comparison.difference(left, None))
+        return done
+
+    async def _end_of(self, task: asyncio.Task[Any]) -> None:
+        """Wait until an agent has ended; it is canceled where its run ends before it."""
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await self._surely(partial(_cleaned_up, task))
+            raise
+
+    async def unit(self, unit: Unit) -> UnitResult:
+        """Return what an agent has made, which is made once."""
+        branch = await self._begin_call()
+        done = await self._unit(unit, branch.next_path(), branch=branch)
+        if done.retry_s:
+            again = branch.again()
+            attempt = partial(self._unit, unit, branch=again)
+            done = await self._repeated(attempt, done, again)
+        if done.error_class == CALL_TIMEOUT:
+            raise CallTimeout(done.error_detail)
+        result = done.result
+        if done.stored is not None:
+            fetch = partial(self._turns.fetch, done.stored)
+            result = await self._live(self._surely(fetch))
+        return UnitResult(
+            is_new=isinstance(done, Performed),
+            result=result,
+            error_class=done.error_class,
+            error_detail=done.error_detail,
+            input_tokens=done.input_tokens,
+            output_tokens=done.output_tokens,
+            cached_tokens=done.cached_tokens,
+            cost_usd=done.cost_usd,
+        )
+
+    async def _unit(self, unit: Unit, path: str, *, branch: Branch) -> Taken:
+        action = OfAgent(unit.kind, unit.name)
+        recorded = self._order.part_at(path)
+        if recorded is None:
+            waiting = self._order.ask(path, action, unit.mark, branch)
+            if waiting is not None:
+                await waiting.answered(self._scope)
+            made = await self._live(self._made(unit, path, branch))
+            self.tokens_used += made.cost_tokens
+            return made
+        if recorded.fingerprint != unit.mark and not unit.stands:  # guard: changed-request-parks
+            how = self._comparison.difference(recorded, _asked(path, action, unit.mark, branch))
+            raise self._differ(f"{unit.told(recorded.args)}: {how}" if unit.told else how)
+        self.tokens_used += recorded.cost_tokens
+        if unit.kind is StepKind.TOOL_CALL:  # What it has done is not asked for any more.
+            self._order.drop_parts(f"{path}.")
+        return recorded
+
+    async def _made(self, unit: Unit, path: str, branch: Branch) -> Performed:
+        within = branch.child(1, origin=branch.origin)
+        self.note_branch(within)
+        is_new = self._begin_turn(path)
+        try:
+            with entered(within):
+                made = await self._turns.make(unit, path=path)
+        except asyncio.CancelledError:
+            self._check_own_timeout()
+            raise
+        finally:
+            self._begun -= is_new
+        await self._settle()
+        return made
+
+    def note_branch(self, branch: Branch) -> None:
+        """Note a branch that is part of an agent."""
+        self._branches[branch.prefix] = branch
 
     async def read(self, action: ToolCall, look: Callable[[], Awaitable[object]]) -> msgspec.Raw:
         """Return what `look` sees, which is recorded as `action`; `InvalidAction`: it cannot."""
@@ -438,16 +588,15 @@ class StrategyRun:
 
     def now(self) -> datetime:
         """Return the time, which is recorded."""
-        path = self._begin().next_path()
+        branch = self._begin()
+        path = branch.next_path()
         recorded = self._order.answer_at_once(path)
         differing = self._order.recorded_within(path) if recorded is None else recorded
         # What a branch of this call recorded is of another call, also if it is a time.
         # guard: time-of-a-branch-differs
         is_answered = recorded is not None and recorded.fingerprint == NOW_MARK
         if differing is not None and not is_answered:
-            asked = _asked(path, ASKS_TIME, NOW_MARK)
-            self._differ(self._comparison.difference(differing, asked))
-            raise Interrupted
+            raise self._differ_at(differing, _asked(path, ASKS_TIME, NOW_MARK, branch))
         done: Taken | None = recorded
         if done is None:
             done = Performed(
@@ -506,7 +655,7 @@ class StrategyRun:
         ]
         self._branches.update((each.prefix, each) for each in branches)
         left = {branch.prefix for branch in branches}
-        self._order.fork(len(works))
+        parent.activity.fork(len(works))
         tasks = [
             asyncio.create_task(self._branch(branch, work, left))
             for branch, work in zip(branches, works, strict=True)
@@ -541,7 +690,7 @@ class StrategyRun:
         finally:
             left.discard(branch.prefix)
             if left:
-                self._order.rest()  # Otherwise its place is now that of the branch that waits.
+                branch.activity.end()  # Otherwise its place is now that of the branch that waits.
 
     def _begin(self) -> Branch:
         check_run(self)
@@ -693,7 +842,7 @@ class StrategyRun:
             since = until - lasts
         if until is not None and announced is None:
             self._announce_sleep(until, mark, path, branch)
-        await self._rest(Rest(path, action, since, until, asyncio.Future()))
+        await self._rest(Rest(path, action, since, until, asyncio.Future()), branch)
         over = slept(until, seconds, mark, path)
         self._turns.record(over)
         return over
@@ -712,7 +861,7 @@ class StrategyRun:
             refused = start(group=branch.group, begun=self._begun)
             if refused is not None:
                 return refused
-        await self._rest(Rest(path, action, self._clock.now(), None, asyncio.Future()))
+        await self._rest(Rest(path, action, self._clock.now(), None, asyncio.Future()), branch)
         raise AssertionError("the end of a child is recorded while no node has its parent")
 
     def _announce_sleep(self, until: datetime, mark: str, path: str, branch: Branch) -> None:
@@ -721,28 +870,28 @@ class StrategyRun:
         if is_held or not branch.is_root:  # guard: short-sleep-after-crash
             self._turns.record(sleep_until(until, mark, path))
 
-    async def _rest(self, rest: Rest) -> None:
+    async def _rest(self, rest: Rest, branch: Branch) -> None:
         """Return once a sleep is over; the wait for anything else ends the function here."""
         self._resting[rest.path] = rest
-        self._order.rest()
+        branch.activity.rest()
         timer = None
         if rest.until is not None and self._turns.holds_sleeps and not rest.over.done():
-            timer = asyncio.create_task(self._wake(rest, rest.until))
+            timer = asyncio.create_task(self._wake(rest, rest.until, branch.activity))
         try:
             await rest.over
         except asyncio.CancelledError:
             if self._resting.pop(rest.path, None) is not None:
-                self._order.wake()
+                branch.activity.wake()
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
-    async def _wake(self, rest: Rest, until: datetime) -> None:
+    async def _wake(self, rest: Rest, until: datetime, activity: Activity) -> None:
         await wait_until(self._clock, until)
         if not rest.over.done():
             del self._resting[rest.path]
-            self._order.wake()
+            activity.wake()
             rest.over.set_result(None)
 
     def _leave(self) -> None:
@@ -759,17 +908,22 @@ class StrategyRun:
         else:  # People are asked once no child runs any more.
             # guard: children-before-people
             first = children or self._resting.values()
-            rest = min(first, key=lambda each: _position(each.path))
+            rest = min(first, key=lambda each: position_of(each.path))
         ahead = _refs_beside(rest, self._resting.values())
         self._stop(replace(rest, ahead=ahead, for_children=bool(children)))
 
-    def _differ(self, how: str) -> None:
-        self._stop(ReplayDiffers(how))
+    def _differ(self, how: str) -> Interrupted:
+        return self._stop(ReplayDiffers(how))
+
+    def _differ_at(self, recorded: StepRecorded | StepAnnounced, asked: Asked) -> Interrupted:
+        return self._differ(self._comparison.difference(recorded, asked))
 
     def _stop(self, why: BaseException | Rest) -> Interrupted:
         """End every branch at its next call, and those at once that wait for an answer."""
         self._why = self._why or why
         self._order.stop()
+        for task in self._agents:
+            task.cancel()
         for rest in self._resting.values():
             if not rest.over.done():
                 rest.over.set_exception(Interrupted())
@@ -798,6 +952,29 @@ class StrategyRun:
                 self._stop(error)
 
 
+async def _outside(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns, which is no code of a strategy."""
+    IN_STRATEGY.set(False)
+    return await work
+
+
+async def _cleaned_up(task: asyncio.Task[Any]) -> None:
+    """Wait until a canceled agent has ended, or may not clean up any longer."""
+    _, left = await asyncio.wait({task}, timeout=CLEANUP_S)
+    if left:
+        log.warning(LEFT, task=task.get_name(), after_s=CLEANUP_S)
+
+
+def _cut_off(action: OfAgent) -> Performed:
+    return Performed(
+        kind=StepKind.AGENT,
+        fingerprint="",
+        tool_name=action.name,
+        error_class=CALL_TIMEOUT,
+        error_detail=OWN_TIMEOUT,
+    )
+
+
 class _Raised(msgspec.Struct, frozen=True):
     """What a branch raised, as a value: a task that raises a `SystemExit` ends its event loop."""
 
@@ -817,8 +994,9 @@ def _refs_beside(rest: Rest, resting: Iterable[Rest]) -> tuple[str, ...]:
     return tuple(ref for ref in refs if ref != own)
 
 
-def _asked(path: str, action: Step, mark: str, origin: str = "") -> Asked:
-    return Asked(path, action, mark, place_of_call() or origin, asyncio.Future())
+def _asked(path: str, action: Step | OfAgent, mark: str, branch: Branch) -> Asked:
+    place = place_of_call() or branch.origin
+    return Asked(path, action, mark, place, asyncio.Future(), branch.activity)
 
 
 def _answer(name: str, *, follows: bool) -> Performed:
@@ -830,10 +1008,6 @@ def _answer(name: str, *, follows: bool) -> Performed:
         result=NOTHING if follows else REFUSED,
         path=f"{CHANGED}{name}",
     )
-
-
-def _position(path: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in path.split("."))
 
 
 def _problem_of_branches(works: Sequence[object]) -> str | None:

@@ -25,7 +25,17 @@ from typing import Any, Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from engine.app.actions import Action, Converge, Done, StartEpisode, Step, ToolCall, fingerprint
+from engine.agents.unit import Unit
+from engine.app.actions import (
+    Action,
+    Converge,
+    Done,
+    OfAgent,
+    StartEpisode,
+    Step,
+    ToolCall,
+    fingerprint,
+)
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.context import Findings
@@ -104,7 +114,7 @@ class Replayed:
     """The strategy's state after the last recorded step."""
     steps: int
     """The replayed steps: all since the strategy last restarted."""
-    asks: Action | None
+    asks: Action | OfAgent | None
     """What the strategy asks for next; None if it fails there, as the history does."""
     place: str = ""
     """The line of a function that asks for it, if that is no record: `checks.py:12, in disk`."""
@@ -209,7 +219,7 @@ async def replay(
     run, ctx = await begin(
         expectation, history, opened, turns, stack=stack.name, remedy=remedy, converges=False
     )
-    asks: Action | None = None
+    asks: Action | OfAgent | None = None
     place = ""
     try:
         work = run.to_the_end(ctx, opened.trigger)
@@ -253,7 +263,7 @@ def _asked_at_the_end(ended: object | Rest, episode: Episode, *, is_strict: bool
     return Converge() if has_ended else Done()
 
 
-def _check_waits(episode: Episode, action: Step, *, is_strict: bool) -> None:
+def _check_waits(episode: Episode, action: Step | OfAgent, *, is_strict: bool) -> None:
     """Raise `NondeterministicReplay` if an episode that waits is to do something else."""
     blocked = _waited(episode)
     if blocked is None or (blocked.for_children and isinstance(action, StartEpisode)):
@@ -286,7 +296,7 @@ def _has_nothing(converged: EpisodeConverged | None) -> bool:
 class _WentLive(Exception):
     """The strategy asks for what is not recorded."""
 
-    def __init__(self, action: Step) -> None:
+    def __init__(self, action: Step | OfAgent) -> None:
         super().__init__(recovery.kind_of(action))
         self.action, self.place = action, place_of_call()
 
@@ -331,6 +341,10 @@ class _ReplayTurns:
     ) -> NoReturn:
         del mark, path, also
         raise _WentLive(action)
+
+    async def make(self, unit: Unit, *, path: str) -> NoReturn:
+        del path
+        raise _WentLive(OfAgent(unit.kind, unit.name))
 
     def start_child(
         self, action: StartEpisode, mark: str, *, path: str, group: str, begun: int

@@ -119,6 +119,22 @@ class Counter(Tool):
         return {"call": len(self.calls)}
 
 
+class Closed:
+    """A log that takes no append until it is open."""
+
+    def __init__(self, log):
+        self._log = log
+        self.open, self.tried = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def append(self, subject, commit, *, after):
+        self.tried.set()
+        await self.open.wait()
+        return await self._log.append(subject, commit, after=after)
+
+
 class Life(NamedTuple):
     """What the journal says about one episode."""
 

@@ -25,12 +25,16 @@ from streams.model.events import (
     StepAnnounced,
     StepKind,
     StepRecorded,
+    position_of,
 )
 from streams.model.findings import FindingIntent
 from streams.model.outputs import OutputIntent
 from streams.ports.log import Recorded
 
 Values: TypeAlias = Mapping[str, object]
+
+Place: TypeAlias = tuple[tuple[int, str], ...]
+"""Orders steps by where they were asked for; see `position_of`."""
 
 _NO_VALUES: Final[Values] = {}
 
@@ -186,12 +190,12 @@ class _Run:
         }
 
 
-def _place(step: StepRecorded, number: int) -> tuple[int, ...]:
-    return tuple(map(int, step.path.split("."))) if step.path else (number,)
+def _place(step: StepRecorded, number: int) -> Place:
+    return position_of(step.path) if step.path else ((number, ""),)
 
 
 def _first_different(
-    left: Mapping[tuple[int, ...], StepRecorded], right: Mapping[tuple[int, ...], StepRecorded]
+    left: Mapping[Place, StepRecorded], right: Mapping[Place, StepRecorded]
 ) -> tuple[int, StepDifference | None]:
     """Return how many steps are common, and the first that is not."""
     for common, place in enumerate(sorted({*left, *right})):

@@ -45,6 +45,7 @@ from streams.model.events.episodes import (
     StepKind,
     StepRecorded,
     StoredResult,
+    position_of,
 )
 from streams.model.events.findings import (
     FindingAcknowledged,

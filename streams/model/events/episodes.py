@@ -142,6 +142,8 @@ class StepKind(StrEnum):
     """Another episode, its child, has run."""
     MODEL_REQUEST = "model_request"
     """An agent has asked its model."""
+    AGENT = "agent"
+    """An agent has ended; what it did before are steps of their own."""
     APPROVAL = "approval"
     WAIT = "wait"
 
@@ -193,6 +195,11 @@ AGAIN: Final = ".0."
 """Separates the path of a call from the number of a pause or later attempt."""
 
 
+def position_of(path: str) -> tuple[tuple[int, str], ...]:
+    """Return what orders calls by their paths: numbers by value, parts of agents by their names."""
+    return tuple((int(word), "") if word.isdecimal() else (0, word) for word in path.split("."))
+
+
 class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):
     """A step is done and is never executed again: a replay folds `result` instead."""
 
@@ -235,7 +242,9 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     """Whether an override of a dry run stands for its result, or its failure."""
     path: str = ""
     """Where the strategy asked for it; see `StepAnnounced`. A failed call `3` is repeated at
-    `3.0.1`, a pause, `3.0.2`, the second attempt, `3.0.3`, another pause, and so on."""
+    `3.0.1`, a pause, `3.0.2`, the second attempt, `3.0.3`, another pause, and so on. What the agent
+    of call `4` does in its second run step is at `4.m2.1`, the request to the model, and at
+    `4.t2-1.1`, the first call of the first tool that the model has called."""
     retry_s: float = 0.0
     """How long the pause before the next attempt is, in seconds, if it failed and is repeated; 0:
     it is not."""
@@ -249,8 +258,9 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
 
     @property
     def is_turn(self) -> bool:
-        """Whether it counts for the budget: pauses, and attempts after the first, do not."""
-        return AGAIN not in self.path  # guard: attempts-are-no-turns
+        """Whether it counts for the budget: pauses, repeated attempts and ends of agents do not."""
+        # guard: attempts-are-no-turns
+        return AGAIN not in self.path and self.kind is not StepKind.AGENT
 
     @property
     def turns(self) -> int:

@@ -26,6 +26,7 @@ from tests.engine.stage import (
     HAPPENED,
     STARTED,
     WAIT_S,
+    Closed,
     Counter,
     Scripted,
     all_answered,
@@ -43,22 +44,6 @@ from tests.engine.stage import (
     told,
     write,
 )
-
-
-class Closed:
-    """A log that takes no append until it is open."""
-
-    def __init__(self, log):
-        self._log = log
-        self.open, self.tried = asyncio.Event(), asyncio.Event()
-
-    def __getattr__(self, name):
-        return getattr(self._log, name)
-
-    async def append(self, subject, commit, *, after):
-        self.tried.set()
-        await self.open.wait()
-        return await self._log.append(subject, commit, after=after)
 
 
 def shape(life_):

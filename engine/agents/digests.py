@@ -1,0 +1,110 @@
+"""Digests of what an agent asks its model, so that a replay notices a change, and what it was.
+
+What changes from one run of the same request to the next, such as times, is left out. A message has
+its digest computed once: a long conversation costs no more with each turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_core import to_jsonable_python
+
+VOLATILE: Final = frozenset({"timestamp", "run_id", "conversation_id", "extra_headers"})
+"""Fields that are not the same in a replay, or in a fork."""
+
+DIGITS: Final = 12
+"""How long a digest is that people see, in hex digits: 48 bits tell versions of an agent apart."""
+
+
+class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a request to a model is made of, as its record has it."""
+
+    model: str = ""
+    settings: str = ""
+    """Digests, as are the following."""
+    tools: str = ""
+    instructions: str = ""
+    messages: int = 0
+    """How many there are."""
+    history: str = ""
+    """Of all of them."""
+
+    @property
+    def version(self) -> str:
+        """Digest of the agent: of everything but the messages."""
+        return digest([self.model, self.settings, self.tools, self.instructions])
+
+    def difference(self, recorded: Prompt) -> str:
+        """Return in words how it differs from the one that was recorded."""
+        changed = [
+            name
+            for name in ("model", "settings", "tools", "instructions")
+            if getattr(self, name) != getattr(recorded, name)
+        ]
+        named = " and ".join(changed) or "messages"
+        verb = "has" if len(changed) == 1 and changed[0] == "model" else "have"
+        return f"the {named} of the agent {verb} changed"
+
+
+def digest(value: object) -> str:
+    """Return a short digest of what JSON has of `value`, without what is volatile."""
+    said = json.dumps(_steady(_jsonable(value)), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(said.encode()).hexdigest()[:DIGITS]
+
+
+@dataclass
+class Prompts:
+    """Makes a `Prompt` of each request of one run."""
+
+    _known: dict[int, tuple[ModelMessage, str]] = field(default_factory=dict)
+
+    def of(
+        self,
+        model: str,
+        messages: Iterable[ModelMessage],
+        settings: object,
+        parameters: ModelRequestParameters,
+    ) -> Prompt:
+        """Return the digests of one request."""
+        said = list(messages)
+        tools = [*parameters.function_tools, *parameters.output_tools, *parameters.native_tools]
+        chain = hashlib.sha256()
+        for each in said:
+            chain.update(self._of_message(each).encode())
+        instructions = [getattr(each, "instructions", None) for each in said]
+        return Prompt(
+            model=model,
+            settings=digest(settings),
+            tools=digest([tools, parameters.output_mode]),
+            instructions=digest(next((each for each in reversed(instructions) if each), "")),
+            messages=len(said),
+            history=chain.hexdigest()[:DIGITS],
+        )
+
+    def _of_message(self, message: ModelMessage) -> str:
+        known = self._known.get(id(message))
+        if known is None or known[0] is not message:
+            known = self._known[id(message)] = (message, digest(message))
+        return known[1]
+
+
+def _jsonable(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    return to_jsonable_python(value, fallback=lambda other: type(other).__qualname__)
+
+
+def _steady(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _steady(each) for key, each in value.items() if key not in VOLATILE}
+        case list():
+            return [_steady(each) for each in value]
+        case _:
+            return value

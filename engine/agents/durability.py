@@ -1,0 +1,302 @@
+"""Joins an agent of pydantic-ai to the journal: each thing that it does outside is a unit of it.
+
+The library gives every request to a model, and every call of a tool that is not ours, to
+`execute`. Where it belongs is told by the run step and, for tools, by the place of the call in the
+model's answer: both are the same in a replay, in whatever order parallel calls end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, ClassVar, Final
+
+import msgspec
+from pydantic_ai import exceptions
+from pydantic_ai.durable_exec import (
+    JSON_CODEC,
+    BaseDurabilityCapability,
+    DurabilityEngineSpec,
+    DurableOperationId,
+    EventStreamHandlerId,
+    JournalCallableOperationBackend,
+    ModelCompactMessagesId,
+    ModelRequestId,
+    RoleBasedOperationConfig,
+    ToolsetCallToolId,
+    ToolsetValidateToolArgumentsId,
+    conversation_id_from_run_id,
+    record_durable_unit,
+)
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_core import to_json
+
+from engine.agents.digests import Prompt, Prompts, digest
+from engine.agents.model_errors import BAD_OUTPUT, class_of, failed, raised_again
+from engine.agents.places import place_of_call
+from engine.agents.toolset import StepToolset
+from engine.agents.unit import Made, OnChange, Parts, RequestSize, Unit, UnitResult
+from engine.app.actions import Retries
+from engine.errors import CRASH, EpisodeFailed, InvalidAction, Unencodable
+from engine.usercode.call import call
+from streams.json import raw, unraw
+from streams.model.events import StepKind
+
+_CONFIG: Final[RoleBasedOperationConfig[None]] = RoleBasedOperationConfig(
+    model=None, event=None, capability=None, tool=None
+)
+
+_LEAVES_JOURNALED: Final = ("FunctionToolset", "MCPToolset", "DynamicToolset", "ExternalToolset")
+
+Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToolResults]]
+"""Has people decide on calls of tools that need it, or waits for results from elsewhere."""
+
+
+class NotJson(Exception):
+    """What a tool has returned cannot be recorded."""
+
+
+@dataclass
+class AgentRun:
+    """One run of an agent."""
+
+    parts: Parts
+    name: str
+    retries: Retries | None
+    on_change: OnChange
+    decide: Decide
+    prompts: Prompts = field(default_factory=Prompts)
+    versions: list[str] = field(default_factory=list)
+    """The version of the agent, once it has asked its model."""
+    cost_usd: Decimal | None = None
+    """What its requests have cost; None: it is not known of any."""
+    runs: Counter[str] = field(default_factory=Counter)
+
+    def spent(self, taken: UnitResult) -> None:
+        """Add what a unit has cost."""
+        if taken.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or Decimal(0)) + taken.cost_usd
+
+    async def execute(
+        self,
+        operation_id: DurableOperationId,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+    ) -> object:
+        """Return what `body` returns, or what it has returned before the node died."""
+        if isinstance(operation_id, EventStreamHandlerId):
+            return await body()  # It is only told what a unit is doing.
+        ctx = next((each for each in cache_key if isinstance(each, RunContext)), None)
+        unit = self._unit(operation_id, body, cache_key, ctx)
+        async with self.parts.piece(_part(operation_id, ctx)):
+            taken = await self.parts.unit(unit)
+        record_durable_unit(executed=taken.is_new)
+        self.spent(taken)
+        if taken.error_class:
+            raise raised_again(taken.error_class, taken.error_detail, taken.result)
+        return unraw(taken.result)
+
+    def _unit(
+        self,
+        operation_id: DurableOperationId,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        ctx: RunContext[Any] | None,
+    ) -> Unit:
+        match operation_id:
+            case ModelRequestId() if ctx is not None:
+                return self._request(body, cache_key, ctx)
+            case ToolsetCallToolId() if ctx is not None:
+                args = cache_key[1]
+                return Unit(
+                    kind=StepKind.TOOL_CALL,
+                    name=f"{self.name}.{ctx.tool_name}",
+                    mark=digest([ctx.tool_name, args]),
+                    args=_shown(args),
+                    make=lambda: made(body),
+                )
+            case _:
+                name = type(operation_id).__name__.removesuffix("Id")
+                return Unit(
+                    kind=StepKind.TOOL_CALL,
+                    name=f"{self.name}.{name}",
+                    mark=digest([repr(operation_id)]),
+                    args=raw({}),
+                    make=lambda: made(body),
+                )
+
+    def _request(
+        self, body: Callable[[], Awaitable[object]], cache_key: Sequence[Any], ctx: RunContext[Any]
+    ) -> Unit:
+        model_id, messages, settings, parameters, *_ = cache_key
+        model = str(model_id or f"{ctx.model.system}:{ctx.model.model_name}")
+        prompt = self.prompts.of(model, messages, settings, parameters)
+        self.versions.append(prompt.version)
+        given = (settings or {}).get("max_tokens")
+        size = len(to_json([messages, parameters], fallback=repr))
+        return Unit(
+            kind=StepKind.MODEL_REQUEST,
+            name=self.name,
+            mark=digest([prompt.version, prompt.history]),
+            args=raw(prompt),
+            make=lambda: made(body),
+            agent=f"{self.name}:{prompt.version}",
+            size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
+            retries=self.retries,
+            stands=self.on_change == "go_on",
+            told=lambda args: prompt.difference(msgspec.json.decode(args, type=Prompt)),
+        )
+
+
+class Backend(JournalCallableOperationBackend[None]):
+    """Gives what the library has executed to a run."""
+
+    def __init__(self, run: AgentRun, *, default_model_id: str | None) -> None:
+        """Serve `run`."""
+        super().__init__(agent_name=run.name, default_model_id=default_model_id, config=_CONFIG)
+        self._run = run
+
+    async def execute(
+        self,
+        *,
+        operation_id: DurableOperationId,
+        name: str,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        config: None,
+    ) -> object:
+        """Return what `body` returns, as `AgentRun.execute` does."""
+        del name, config
+        return await self._run.execute(operation_id, body, cache_key)
+
+
+class Durability(BaseDurabilityCapability[Any]):
+    """Has one run of an agent journaled."""
+
+    engine_spec: ClassVar[DurabilityEngineSpec] = DurabilityEngineSpec(
+        engine_name="Vigil",
+        durable_unit_noun="step",
+        durable_container_noun="episode",
+        codec=JSON_CODEC,
+        serialization_failure=lambda error: NotJson(str(error)),
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
+        toolset_lifecycles={
+            "function": "enter-always",
+            "mcp": "enter-in-durable-unit",
+            "dynamic": "enter-never",
+        },
+    )
+
+    def __init__(self, run: AgentRun) -> None:
+        """Journal `run`."""
+        super().__init__(name=run.name)
+        self._run = run
+
+    @property
+    def in_durable_context(self) -> bool:
+        """Always: it is made for a run in an episode."""
+        return True
+
+    def get_durable_operation_backend(self) -> Backend:
+        """Return what executes the units of the run."""
+        return Backend(self._run, default_model_id=self.default_model_id)
+
+    def get_default_run_id(self) -> str:
+        """Return an identifier that is the same in a replay."""
+        return digest([self._run.parts.key])
+
+    def get_default_conversation_id(self, run_id: str) -> str:
+        """Return one that is the same in a replay."""
+        return conversation_id_from_run_id(run_id)
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any] | None:
+        """Return the toolset with each of its parts journaled, or refuse one that would not be."""
+        toolset.apply(_check_journaled)  # guard: unjournaled-toolset-refused
+        return super().get_wrapper_toolset(toolset)
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Have people decide; the run goes on where it was."""
+        return await self._run.decide(ctx, requests)
+
+
+async def made(body: Callable[[], Awaitable[object]]) -> Made:
+    """Return what `body` has brought, or how it has failed."""
+    try:
+        payload = await call(body)
+    except EpisodeFailed as raised:
+        return _failed(raised)
+    try:
+        return _with_usage(payload)
+    except (TypeError, ValueError, Unencodable) as error:
+        return Made(error_class=Unencodable.error_class, error_detail=str(error))
+
+
+def _failed(raised: EpisodeFailed) -> Made:
+    cause = raised.__cause__
+    match cause:
+        case exceptions.ModelAPIError():
+            return failed(cause)
+        case NotJson():
+            return Made(error_class=Unencodable.error_class, error_detail=str(cause))
+        case Exception() if class_of(cause):
+            return Made(error_class=BAD_OUTPUT, error_detail=str(cause))
+        case _:
+            return Made(error_class=raised.error_class or CRASH, error_detail=raised.detail)
+
+
+def _with_usage(payload: object) -> Made:
+    result = raw(payload)
+    if not isinstance(payload, dict) or payload.get("kind") != "response":
+        return Made(result=result)
+    used: dict[str, Any] = payload.get("usage") or {}
+    return Made(
+        result=result,
+        model=str(payload.get("model_name") or ""),
+        input_tokens=used.get("input_tokens", 0),
+        output_tokens=used.get("output_tokens", 0),
+        cached_tokens=used.get("cache_read_tokens", 0),
+        reasoning_tokens=used.get("output_reasoning_tokens", 0),
+        cost_usd=_decimal(used.get("cost")),
+    )
+
+
+def _decimal(cost: object) -> Decimal | None:
+    try:
+        return None if cost is None else Decimal(str(cost))
+    except InvalidOperation:
+        return None
+
+
+def _part(operation_id: DurableOperationId, ctx: RunContext[Any] | None) -> str:
+    """Return the name of the part that a unit belongs to."""
+    step = ctx.run_step if ctx is not None else 0
+    match operation_id:
+        case ModelRequestId() | ModelCompactMessagesId():
+            return f"m{step}"
+        case ToolsetCallToolId() if ctx is not None:
+            return f"t{place_of_call(ctx)}"
+        case ToolsetValidateToolArgumentsId() if ctx is not None:
+            return f"v{place_of_call(ctx)}"
+        case _:
+            return f"x{step}-{digest([repr(operation_id)])}"
+
+
+def _shown(args: object) -> msgspec.Raw:
+    return msgspec.Raw(to_json(args, fallback=repr))
+
+
+def _check_journaled(leaf: AbstractToolset[Any]) -> None:
+    """Raise `InvalidAction` if what the tools of `leaf` do would not be recorded."""
+    if isinstance(leaf, StepToolset):
+        return
+    kinds = [each.__name__ for each in type(leaf).__mro__]
+    if not any(each in kinds or f"Durable{each}" in kinds for each in _LEAVES_JOURNALED):
+        raise InvalidAction(
+            f"{type(leaf).__name__}: what its tools do would not be recorded; use functions, an"
+            " MCPToolset, or vigil.agents.toolset(…)"
+        )

@@ -1,0 +1,93 @@
+"""Which error class a failed request to a model has, and the exception that a record makes again.
+
+The library's exceptions are sorted by what they mean, whatever the provider; this sorts them into
+the classes that tools have, so that the same retries and breakers fit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from pydantic_ai import exceptions
+
+from engine.agents.unit import Made
+from engine.app.tools import class_of_status
+from streams.json import NOTHING, raw
+
+CONTEXT_TOO_LONG: Final = "context_too_long"
+"""Error class of a request that is longer than the model can read."""
+
+QUOTA_EXCEEDED: Final = "quota_exceeded"
+"""Error class of a request that the provider's account may not make, however often."""
+
+BAD_OUTPUT: Final = "bad_output"
+"""Error class of an answer that cannot be used."""
+
+REJECTED: Final = "model_rejected"
+"""Error class of a request that the provider refuses as it is."""
+
+BODY_CHARS_MAX: Final = 2_000
+"""Most of a provider's answer to a request that failed, in characters."""
+
+_CLASSES: Final = (
+    (exceptions.ModelRateLimitError, "tool_rate_limited"),
+    (exceptions.ModelQuotaExceededError, QUOTA_EXCEEDED),
+    (exceptions.ModelTimeoutError, "tool_timeout"),
+    (exceptions.ModelRequestTimeout, "tool_timeout"),
+    (exceptions.ModelUnavailableError, "tool_unavailable"),
+    (exceptions.ModelServerError, "tool_unavailable"),
+    (exceptions.ModelConnectionError, "tool_unavailable"),
+    (exceptions.ModelContextWindowExceededError, CONTEXT_TOO_LONG),
+    (exceptions.ModelAuthenticationError, "tool_auth_failed"),
+    (exceptions.ModelNotFoundError, "tool_not_found"),
+    (exceptions.ModelAPIError, REJECTED),
+    (exceptions.UnexpectedModelBehavior, BAD_OUTPUT),
+)
+"""Exception → error class; the first that fits."""
+
+
+class UnitFailed(Exception):
+    """What an agent did has failed, as it was recorded."""
+
+    def __init__(self, error_class: str, detail: str) -> None:
+        """`error_class` is stable, `detail` for people."""
+        super().__init__(f"{error_class}: {detail}")
+        self.error_class, self.detail = error_class, detail
+
+
+class _Said(msgspec.Struct, omit_defaults=True):
+    """What a record has of a failed request, beside its class and its text."""
+
+    model: str = ""
+    status: int = 0
+
+
+def class_of(error: BaseException) -> str:
+    """Return the error class of an exception of the library; empty: it is none of these."""
+    known = next((name for kind, name in _CLASSES if isinstance(error, kind)), "")
+    if known == REJECTED and isinstance(error, exceptions.ModelHTTPError):
+        told = class_of_status(error.status_code)
+        return REJECTED if told == f"http_{error.status_code}" else told
+    return known
+
+
+def failed(error: exceptions.ModelAPIError) -> Made:
+    """Return what is recorded of a request that failed."""
+    status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else 0
+    return Made(
+        result=raw(_Said(error.model_name, status)),
+        error_class=class_of(error),
+        error_detail=f"{type(error).__name__}: {error}"[:BODY_CHARS_MAX],
+        retry_after_s=error.retry_after or 0.0,
+    )
+
+
+def raised_again(error_class: str, detail: str, result: msgspec.Raw) -> Exception:
+    """Return the exception of a failure that was recorded."""
+    said = _Said() if result == NOTHING else msgspec.json.decode(result, type=_Said)
+    if said.status:
+        return exceptions.ModelHTTPError(said.status, said.model, detail)
+    if said.model:
+        return exceptions.ModelAPIError(said.model, detail)
+    return UnitFailed(error_class, detail)

@@ -1,0 +1,144 @@
+"""What an agent's run has brought: `AgentResult`, live and out of its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.output import NativeOutput, PromptedOutput, ToolOutput
+from pydantic_ai.run import AgentRunResult
+from pydantic_core import PydanticSerializationError, to_json
+
+from engine.errors import CallFailed, Unencodable
+from streams.json import NOTHING, raw, unraw
+
+T = TypeVar("T")
+
+OTHER_OUTPUT: Final = "invalid_output"
+"""Error class of an agent whose recorded output is none of its output types any more."""
+
+
+class AgentUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has used, in all its requests; those of agents within its tools are not in it."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the input, those that the provider had from before."""
+    output_tokens: int = 0
+
+
+class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of a run as its record has it."""
+
+    output: msgspec.Raw
+    type: str = ""
+    """The class of the output, where the agent has several types."""
+    usage: AgentUsage = AgentUsage()
+    cost_usd: Decimal | None = None
+    version: str = ""
+    messages: msgspec.Raw = NOTHING
+
+
+@dataclass(frozen=True)
+class AgentResult(Generic[T]):
+    """How a run of an agent has ended."""
+
+    output: T
+    """As the agent declares it."""
+    usage: AgentUsage
+    cost_usd: Decimal | None
+    """What its requests have cost, those of agents within its tools included; None: nobody knows of
+    any."""
+    version: str
+    """Digest of its prompt, tools, settings and model, as its last request had them."""
+    messages: tuple[ModelMessage, ...] = ()
+    """The conversation, for `message_history` of the next run; empty unless `keep_messages`."""
+
+
+def recorded(
+    result: AgentRunResult[Any], *, cost_usd: Decimal | None, version: str, keep_messages: bool
+) -> msgspec.Raw:
+    """Return what is recorded of a result; `Unencodable`: its output is no JSON."""
+    try:
+        output = msgspec.Raw(to_json(_plain(result.output)))
+    except PydanticSerializationError as error:
+        raise Unencodable(f"the output of the agent: {error}") from error
+    used = result.usage
+    messages = msgspec.Raw(result.all_messages_json()) if keep_messages else NOTHING
+    return raw(
+        AgentRecord(
+            output=output,
+            type=type(result.output).__qualname__,
+            usage=AgentUsage(
+                requests=used.requests,
+                tool_calls=used.tool_calls,
+                input_tokens=used.input_tokens,
+                cached_tokens=used.cache_read_tokens,
+                output_tokens=used.output_tokens,
+            ),
+            cost_usd=cost_usd,
+            version=version,
+            messages=messages,
+        )
+    )
+
+
+def result_of(said: msgspec.Raw, output_type: object) -> AgentResult[Any]:
+    """Return what a record says; `CallFailed`: its output is none of `output_type` any more."""
+    kept = msgspec.json.decode(said, type=AgentRecord)
+    messages = (
+        ()
+        if kept.messages == NOTHING
+        else ModelMessagesTypeAdapter.validate_json(bytes(kept.messages))
+    )
+    return AgentResult(
+        output=_output(kept, output_type),
+        usage=kept.usage,
+        cost_usd=kept.cost_usd,
+        version=kept.version,
+        messages=tuple(messages),
+    )
+
+
+def _output(kept: AgentRecord, output_type: object) -> object:
+    types = [each for each in _types(output_type) if getattr(each, "__qualname__", "") == kept.type]
+    if not types:
+        types = list(_types(output_type))
+    if types == [str]:
+        return unraw(kept.output)
+    problems: list[str] = []
+    for each in types:
+        try:
+            return TypeAdapter[Any](each).validate_json(bytes(kept.output))
+        except ValidationError as error:
+            problems.append(str(error).replace("\n", " "))
+    raise CallFailed(OTHER_OUTPUT, "; ".join(problems))
+
+
+def _types(declared: Any) -> Iterator[Any]:  # noqa: ANN401 - the library's forms
+    """Yield the types of an agent's `output_type`, whichever way they are declared."""
+    match declared:
+        case ToolOutput(output=output):
+            yield from _types(output)
+        case NativeOutput(outputs=outputs) | PromptedOutput(outputs=outputs):
+            yield from _types(outputs)
+        case list() | tuple():
+            for each in declared:
+                yield from _types(each)
+        case type():
+            yield declared
+        case _ if callable(declared):
+            yield Any  # A function makes the output; what it returns is taken as it is.
+        case _:
+            yield declared
+
+
+def _plain(output: object) -> object:
+    return msgspec.to_builtins(output) if isinstance(output, msgspec.Struct) else output

@@ -1,0 +1,195 @@
+"""`run_agent`: runs an agent of pydantic-ai as part of an episode, to its result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pydantic_ai import Agent, UsageLimits, exceptions
+from pydantic_ai.durable_exec import replay_scope
+from pydantic_ai.messages import ModelMessage, ToolCallPart
+from pydantic_ai.tools import (
+    DeferredToolApprovalResult,
+    DeferredToolRequests,
+    DeferredToolResults,
+    RunContext,
+    ToolApproved,
+    ToolDenied,
+)
+
+from engine.agents.durability import AgentRun, Durability
+from engine.agents.model_errors import UnitFailed, class_of
+from engine.agents.places import place_of_call
+from engine.agents.result import recorded, result_of
+from engine.agents.toolset import DECIDED, RUNNING, Running, ToolApproval
+from engine.agents.unit import Made, OnChange, Parts
+from engine.app.actions import Retries
+from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
+from engine.usercode.call import call
+from streams.model.triggers import Budget
+
+__all__ = ["AgentCall", "result_of", "run_agent"]
+
+NO_LIMIT: Final = UsageLimits(request_limit=None)
+"""The budget of the episode limits its agents."""
+
+EXCEEDED: Final = "agent_budget_exceeded"
+"""Error class of an agent that has used up its own budget."""
+
+
+class Asking(Protocol):
+    """The `ctx` of the episode, as far as an agent needs it."""
+
+    def call(self, tool: str, /, **args: Any) -> Awaitable[Any]:  # noqa: ANN401
+        """Call a tool."""
+
+    def approval(self, plan: object, **asked: Any) -> Awaitable[Any]:  # noqa: ANN401
+        """Ask people."""
+
+    def wait(self, ref: str) -> Awaitable[Any]:
+        """Wait for a signal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentCall:
+    """What an agent is run with."""
+
+    agent: Agent[Any, Any]
+    name: str
+    prompt: str | Sequence[Any] | None
+    deps: object
+    budget: Budget | None
+    model: str | None
+    message_history: Sequence[ModelMessage] | None
+    keep_messages: bool
+    retries: Retries | None
+    on_change: OnChange
+
+    @property
+    def shown_prompt(self) -> str:
+        """What people see of the prompt: its text."""
+        if self.prompt is None or isinstance(self.prompt, str):
+            return self.prompt or ""
+        return "".join(each for each in self.prompt if isinstance(each, str))
+
+
+async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
+    """Return how the run of an agent ended, as it is recorded."""
+    run = AgentRun(
+        parts, asked.name, asked.retries, asked.on_change, decide=Deciding(parts, ctx, asked.name)
+    )
+    RUNNING.set(Running(parts, ctx))
+    try:
+        result = await call(_result, run, asked)
+        said = recorded(
+            result,
+            cost_usd=run.cost_usd,
+            version=run.versions[-1] if run.versions else "",
+            keep_messages=asked.keep_messages,
+        )
+    except EpisodeFailed as failed:
+        return _failed(failed)
+    except StrategyError as error:
+        return Made(error_class=error.error_class, error_detail=str(error))
+    return Made(result=said)
+
+
+async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the library's result
+    # A scope around the whole run: nothing that is only replayed is told to telemetry again.
+    with replay_scope(), Agent.using_sleep(run.parts.sleep):
+        return await asked.agent.run(
+            asked.prompt,
+            deps=asked.deps,
+            model=asked.model,
+            message_history=asked.message_history,
+            usage_limits=_limits(asked.budget),
+            capabilities=[Durability(run)],
+            infer_name=False,
+        )
+
+
+def _limits(budget: Budget | None) -> UsageLimits:
+    if budget is None:
+        return NO_LIMIT
+    return UsageLimits(request_limit=budget.turns or None, total_tokens_limit=budget.tokens or None)
+
+
+def _failed(failed: EpisodeFailed) -> Made:
+    cause = failed.__cause__
+    match cause:
+        case (
+            UnitFailed(error_class=name, detail=detail)
+            | CallFailed(error_class=name, detail=detail)
+        ):
+            return Made(error_class=name, error_detail=detail)
+        case exceptions.UsageLimitExceeded():
+            return Made(error_class=EXCEEDED, error_detail=str(cause))
+        case Exception() if class_of(cause):
+            return Made(error_class=class_of(cause), error_detail=str(cause))
+        case exceptions.UserError():
+            return Made(error_class="invalid_agent", error_detail=str(cause))
+        case _:
+            return Made(error_class=failed.error_class or CRASH, error_detail=failed.detail)
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """Has people decide on the calls of an agent; each is a request of its own."""
+
+    parts: Parts
+    ctx: Asking
+    name: str
+
+    async def __call__(
+        self, run: RunContext[Any], requests: DeferredToolRequests
+    ) -> DeferredToolResults:
+        """Return what was decided, and what has come from elsewhere for the other calls."""
+        approvals = [self._decided(run, each) for each in requests.approvals]
+        calls = [self._come(run, each) for each in requests.calls]
+        decided, come = await asyncio.gather(asyncio.gather(*approvals), asyncio.gather(*calls))
+        return DeferredToolResults(
+            approvals={
+                each.tool_call_id: said
+                for each, said in zip(requests.approvals, decided, strict=True)
+            },
+            calls={
+                each.tool_call_id: said for each, said in zip(requests.calls, come, strict=True)
+            },
+        )
+
+    async def _decided(
+        self, run: RunContext[Any], asked: ToolCallPart
+    ) -> DeferredToolApprovalResult:
+        said = _decision(run, asked.tool_name)
+        plan = {"tool": asked.tool_name, "arguments": asked.args_as_dict()}
+        async with self.parts.piece(f"d{place_of_call(run, asked.tool_call_id)}"):
+            answer = await self.ctx.approval(
+                plan,
+                summary=f"{self.name} wants to call {asked.tool_name}",
+                approvers=said.approvers,
+                expires_s=said.expires_s,
+                editable=True,
+                shared=False,
+            )
+        if not answer:
+            by = f" by {answer.by}" if answer.by else ""
+            return ToolDenied(f"denied{by}: {answer.reason or 'no reason was given'}")
+        return (
+            ToolApproved(override_args=answer.plan["arguments"])
+            if answer.is_edited
+            else ToolApproved()
+        )
+
+    async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> Any:  # noqa: ANN401
+        place = place_of_call(run, asked.tool_call_id)
+        async with self.parts.piece(f"d{place}"):
+            return await self.ctx.wait(f"{self.parts.key}:{place}")
+
+
+def _decision(run: RunContext[Any], name: str) -> ToolApproval:
+    tools = run.tool_manager.tools if run.tool_manager is not None else None
+    found = tools.get(name) if tools else None
+    said = (found.tool_def.metadata or {}).get(DECIDED) if found else None
+    return said if isinstance(said, ToolApproval) else ToolApproval()

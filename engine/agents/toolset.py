@@ -1,0 +1,197 @@
+"""`toolset`: tools of Vigil for an agent, whose calls are ordinary steps of the episode.
+
+So they are announced, repeated, limited and redacted as elsewhere. What is no tool yet, a coroutine
+function whose first parameter is `ctx`, is called with that of the episode: it may ask people,
+sleep for days, wait for a signal or start another episode.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from pydantic import TypeAdapter
+from pydantic_ai import exceptions
+from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+from engine.agents.places import place_of_call
+from engine.agents.unit import Parts
+from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool
+from engine.app.strategy import IN_STRATEGY
+from engine.errors import CallFailed, InvalidAction
+
+DECIDED: Final = "vigil"
+"""The key of a tool's metadata under which it says who decides on its calls."""
+
+MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed"})
+"""Error classes that the model can do nothing about: the agent fails."""
+
+_ANY: Final[Any] = TypeAdapter(dict[str, Any]).validator
+
+StepFunction: TypeAlias = Callable[..., Awaitable[object]]
+"""What makes steps: `async def restart(ctx, service: str) -> str`."""
+
+
+class StepContext(Protocol):
+    """The `ctx` of the episode, as far as tools need it."""
+
+    def call(self, tool: str, /, **args: Any) -> Awaitable[Any]:  # noqa: ANN401
+        """Call a tool."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The agent that runs."""
+
+    parts: Parts
+    ctx: StepContext
+    """That of the episode."""
+
+
+RUNNING: Final[ContextVar[Running]] = ContextVar("running_agent")
+
+
+@dataclass(frozen=True)
+class ToolApproval:
+    """Who decides whether a tool may be called."""
+
+    approvers: tuple[str, ...] | None = None
+    expires_s: float | None = None
+
+
+@dataclass(frozen=True)
+class _StepTool:
+    name: str
+    tool: FunctionTool[..., Any]
+    """For a function that makes steps, what its arguments are checked with."""
+    makes_steps: StepFunction | None
+    decision: ToolApproval | None
+
+
+class StepToolset(AbstractToolset[Any]):
+    """Tools whose calls are steps of the episode that runs the agent."""
+
+    def __init__(self, tools: Mapping[str, _StepTool], *, id: str) -> None:
+        """Offer `tools` by their names."""
+        self._tools, self._id = tools, id
+
+    @property
+    def id(self) -> str:
+        """What tells it from other toolsets of its agent."""
+        return self._id
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """Return the tools as the model gets to know them."""
+        del ctx
+        return {name: self._offered(each) for name, each in self._tools.items()}
+
+    def _offered(self, each: _StepTool) -> ToolsetTool[Any]:
+        definition = ToolDefinition(
+            name=each.name,
+            description=each.tool.description or None,
+            parameters_json_schema=each.tool.schema,
+            kind="unapproved" if each.decision else "function",
+            metadata={DECIDED: each.decision} if each.decision else None,
+        )
+        return ToolsetTool(toolset=self, tool_def=definition, max_retries=1, args_validator=_ANY)
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[Any],
+        tool: ToolsetTool[Any],
+    ) -> object:
+        """Make the call; what fails is told to the model.
+
+        `InvalidAction`: the agent is not run by `ctx.agent`.
+        """
+        del tool
+        called = self._tools[name]
+        if problem := called.tool.problem_of(tool_args):
+            raise exceptions.ModelRetry(problem)
+        running = RUNNING.get(None)
+        if running is None:
+            raise InvalidAction(f"{name}: its agent is not run by ctx.agent(…)")
+        async with running.parts.piece(f"t{place_of_call(ctx)}"):
+            try:
+                if called.makes_steps is None:
+                    asked = f"{called.tool.capability}.{called.tool.action}"
+                    return await running.ctx.call(asked, **tool_args)
+                return await _in_strategy(called.makes_steps(running.ctx, **tool_args))
+            except CallFailed as failed:
+                if failed.error_class in MISTAKES:
+                    raise
+                if failed.error_class == INVALID_ARGUMENTS:
+                    raise exceptions.ModelRetry(failed.detail) from failed
+                told = f"{failed.error_class}: {failed.detail}"
+                raise exceptions.ToolFailed(told) from failed
+
+
+async def _in_strategy(work: Awaitable[object]) -> object:
+    """Return what `work` returns, which is code that a replay runs again."""
+    token = IN_STRATEGY.set(True)
+    try:
+        return await work
+    finally:
+        IN_STRATEGY.reset(token)
+
+
+def toolset(
+    *tools: FunctionTool[..., Any] | StepFunction,
+    requires_approval: Iterable[FunctionTool[..., Any] | StepFunction] = (),
+    approvers: Collection[str] | None = None,
+    expires_s: float | None = None,
+    id: str = "vigil",
+) -> StepToolset:
+    """Return tools for `Agent(toolsets=[…])` whose calls are steps of the episode.
+
+    A tool is a function with `@tool`, which the app or the actor must have among its tools, or
+    `async def name(ctx, …)`, whose code a replay runs again, as it does the code of a function; its
+    first paragraph says to the model what it does, and its parameters are checked by their
+    annotations. What a call fails with is told to the model.
+
+    Args:
+        requires_approval: those of `tools` that people must approve before each call. They see the
+            arguments and may change them; if they deny it, the model is told why.
+        approvers: who may decide; None: anybody.
+        expires_s: after how many seconds a call is denied that nobody has decided on; None: never.
+        id: a name that no other toolset of the agent has.
+
+    Raises `InvalidAction` if one is no tool, or two have one name.
+    """
+    decision = ToolApproval(None if approvers is None else tuple(approvers), expires_s)
+    asked = list(requires_approval)
+    if strays := [each for each in asked if each not in tools]:
+        raise InvalidAction(f"requires_approval: {strays[0]!r} is none of the tools")
+    made: dict[str, _StepTool] = {}
+    for each in tools:
+        one = _step_tool(each, decision if each in asked else None)
+        if one.name in made:
+            raise InvalidAction(f"two tools are called {one.name!r}")
+        made[one.name] = one
+    return StepToolset(made, id=id)
+
+
+def _step_tool(
+    given: FunctionTool[..., Any] | StepFunction, decision: ToolApproval | None
+) -> _StepTool:
+    if isinstance(given, FunctionTool):
+        is_short = given.action == "call"
+        name = given.capability if is_short else f"{given.capability}_{given.action}"
+        return _StepTool(name, given, None, decision)
+    if not inspect.iscoroutinefunction(given):
+        raise InvalidAction(
+            f"{given!r} is no tool; write @tool above it, or `async def name(ctx, …)`"
+        )
+    first = next(iter(inspect.signature(given).parameters), "")
+    if first != "ctx":
+        raise InvalidAction(
+            f"{given.__qualname__}: its first parameter is {first or 'none'!r}, not ctx"
+        )
+    checked = tool(given)
+    return _StepTool(given.__name__, checked, given, decision)

@@ -1,0 +1,106 @@
+"""`Unit`: something that an agent does once, whose result is recorded, and what it `Made`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from engine.app.actions import Retries
+from streams.json import NOTHING
+from streams.model.events import StepKind
+
+MODEL_RETRIES: Final = Retries(attempts_max=6, first_s=1.0, most_s=60.0)
+"""How often a request to a model is repeated: after 1, 2, 4, 8 and 16 s, about half a minute."""
+
+OnChange: TypeAlias = Literal["park", "go_on"]
+"""What becomes of an episode whose agent asks its model for something else than was recorded."""
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What a unit has brought."""
+
+    result: msgspec.Raw = NOTHING
+    """As the agent's library encodes it; of a failure, what makes its exception again."""
+    error_class: str = ""
+    """Empty: it has not failed."""
+    error_detail: str = ""
+    retry_after_s: float = 0.0
+    """After how many seconds it may be repeated, as the provider says; 0: it does not say."""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: Decimal | None = None
+    """None: nobody knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestSize:
+    """How large a request to a model is, for what it may cost."""
+
+    model: str
+    """As `provider:name`, or the name alone."""
+    bytes_in: int
+    """Of everything that is sent, as JSON."""
+    output_tokens_max: int | None
+    """None: it is not limited."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """Something that an agent does once: a request to its model, or a call of a tool of its own."""
+
+    kind: StepKind
+    name: str
+    """What people see: the agent, or `<agent>.<tool>`."""
+    mark: str
+    """Digest of what is asked."""
+    args: msgspec.Raw
+    """What people see of it."""
+    make: Callable[[], Awaitable[Made]]
+    agent: str = ""
+    """The agent with the digest of its version, as it is recorded."""
+    size: RequestSize | None = None
+    """If it is a request to a model."""
+    retries: Retries | None = None
+    """How often it is repeated if it fails, and after which pauses; None: never."""
+    stands: bool = False
+    """Whether a record stands for it that was made for another request."""
+    told: Callable[[msgspec.Raw], str] | None = None
+    """Returns how it differs from a record with these `args`."""
+
+
+class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit with its result: as it was recorded, or as it was just made."""
+
+    is_new: bool
+    result: msgspec.Raw
+    error_class: str = ""
+    error_detail: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: Decimal | None = None
+
+
+class Parts(Protocol):
+    """What an agent does within its run, each at a place of its own."""
+
+    @property
+    def key(self) -> str:
+        """Names the run of the agent, and is the same for each node: `<episode>:<path>`."""
+
+    def piece(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Return within what the current task makes calls, as part `name` of the agent."""
+
+    async def unit(self, unit: Unit) -> UnitResult:
+        """Return the result of `unit`, within a piece."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Go on after `seconds`; from 5 s on, no node has the episode."""

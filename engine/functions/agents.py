@@ -1,0 +1,102 @@
+"""`AgentParts`: what an agent does in a function, each part with a path of its own.
+
+The agent of call `4` asks its model for the second time at `4.m2.1`, and the third tool that the
+answer calls makes its first call at `4.t2-3.1`. The tasks in which that happens are the library's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from engine.agents import unit as units
+from engine.app.actions import OfAgent, Sleep
+from engine.episodes.episode import Performed
+from engine.errors import InvalidAction
+from engine.functions.activity import AgentActivity
+from engine.functions.branch import Branch, entered
+from engine.functions.place import place_of_call
+from engine.functions.run import StrategyRun, Taken
+from streams.json import raw
+from streams.model.events import StepKind
+
+MISSING: Final = 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"'
+
+NAP: Final = "z"
+"""The part of an agent in which its library pauses, such as between two looks at a batch."""
+
+
+@dataclass
+class AgentParts:
+    """The parts of one run of an agent, at `path`."""
+
+    run: StrategyRun
+    activity: AgentActivity
+    episode_id: str
+    path: str
+    origin: str
+    _branches: dict[str, Branch] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Names the run of the agent, and is the same for each node: `<episode>:<path>`."""
+        return f"{self.episode_id}:{self.path}"
+
+    @asynccontextmanager
+    async def piece(self, name: str) -> AsyncIterator[None]:
+        """Return within what the current task makes calls, as part `name` of the agent."""
+        branch = self._branches.get(name)
+        if branch is None:
+            prefix = f"{self.path}.{name}."
+            branch = Branch(self.run, self.activity, prefix, origin=self.origin)
+            self._branches[name] = branch
+            self.run.note_branch(branch)
+        self.activity.begin()
+        try:
+            with entered(branch):
+                yield
+        finally:
+            self.activity.end()
+
+    async def unit(self, unit: units.Unit) -> units.UnitResult:
+        """Return the result of `unit`, within a piece."""
+        return await self.run.unit(unit)
+
+    async def sleep(self, seconds: float) -> None:
+        """Go on after `seconds`; from 5 s on, no node has the episode."""
+        async with self.piece(NAP):
+            await self.run.step(Sleep(seconds))
+
+
+def agents() -> Any:  # noqa: ANN401 - a module that may not be there
+    """Return the module that runs agents; `InvalidAction`: the extra is not installed."""
+    try:
+        return importlib.import_module("engine.agents.run")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("engine"):
+            raise
+        raise InvalidAction(MISSING) from error
+
+
+async def run_recorded(run: StrategyRun, ctx: object, asked: Any, *, episode_id: str) -> Taken:  # noqa: ANN401
+    """Return how the run of an agent has ended, as recorded or after it was run."""
+    origin = place_of_call()
+
+    async def work(activity: AgentActivity, path: str) -> Performed:
+        parts = AgentParts(run, activity, episode_id, path, origin)
+        made = await agents().run_agent(parts, ctx, asked)
+        return Performed(
+            kind=StepKind.AGENT,
+            fingerprint="",
+            tool_name=asked.name,
+            args=raw({"prompt": asked.shown_prompt}),
+            result=made.result,
+            error_class=made.error_class,
+            error_detail=made.error_detail,
+        )
+
+    values = {"prompt": asked.shown_prompt}
+    return await run.with_agent(OfAgent(StepKind.AGENT, asked.name, values), work)

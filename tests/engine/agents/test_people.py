@@ -1,0 +1,162 @@
+"""An agent that asks people: the run goes on where it was, and nothing before it happens again."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from engine.agents.toolset import toolset
+from engine.app.function_tool import tool
+from engine.app.strategy import ConvergeResult
+from engine.errors import InvalidAction, Refused
+from engine.waits.requests import resolve
+from streams.json import unraw
+from streams.model.events import EpisodeBlocked, StepKind, StepRecorded
+from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told, told
+from tests.engine.functions.stage import app_of
+from tests.engine.stage import decide, eventually, lived, open_episode, ports_in_memory, running
+
+
+def restarting(script, done, **options):
+    """Return a function whose agent may restart services once people agree, and its tools."""
+
+    @tool(side_effect=True, idempotent=True)
+    async def restart(service: str) -> str:
+        """Restart a service."""
+        done.append(service)
+        return f"{service} is up"
+
+    tools = toolset(restart, requires_approval=[restart], **options)
+    agent = agent_of(script, toolsets=[tools])
+
+    async def heal(ctx, trigger):
+        result = await ctx.agent(agent, "heal it")
+        return ConvergeResult(classification={"said": result.output})
+
+    return heal, [restart]
+
+
+async def lives(function, tools, *deciding):
+    """Run an episode whose requests are decided on one after the other; return its life."""
+    ports = ports_in_memory()
+    app = app_of(function, tools=tools, budget=MANY)
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        for number, (verdict, said) in enumerate(deciding, start=1):
+            asked = lambda so_far, n=number: len(so_far.of(EpisodeBlocked)) == n  # noqa: E731
+            await lived(ports, episode_id, asked)
+            await decide(ports, episode_id, verdict, **said)
+        return await lived(ports, episode_id)
+
+
+async def test_an_approved_call_is_made_and_the_model_is_asked_nothing_twice():
+    done = []
+    script = Script([("restart", {"service": "web"})], lambda messages: told(messages)[-1])
+    life = await lives(*restarting(script, done), ("approve", {"by": "ann"}))
+    assert classified(life) == {"said": "web is up"}
+    assert done == ["web"]
+    assert len(script.asked) == 2
+    (asked,) = [each for each in life.of(StepRecorded) if each.kind is StepKind.APPROVAL]
+    assert unraw(asked.args) == {"tool": "restart", "arguments": {"service": "web"}}
+
+
+async def test_people_may_change_the_arguments():
+    done = []
+    script = Script([("restart", {"service": "web"})], lambda messages: told(messages)[-1])
+    edited = {"tool": "restart", "arguments": {"service": "web-2"}}
+    life = await lives(*restarting(script, done), ("approve", {"plan": edited}))
+    assert classified(life) == {"said": "web-2 is up"}
+    assert done == ["web-2"]
+
+
+async def test_a_denial_is_told_to_the_model_with_its_reason():
+    done = []
+    script = Script([("restart", {"service": "web"})], last_told)
+    life = await lives(*restarting(script, done), ("deny", {"reason": "look at the disk first"}))
+    assert "look at the disk first" in classified(life)["said"]
+    assert done == []
+
+
+async def test_parallel_calls_are_decided_one_by_one():
+    done = []
+    calls = [("restart", {"service": "web"}), ("restart", {"service": "db"})]
+    script = Script(calls, lambda messages: "; ".join(str(p.content) for p in messages[-1].parts))
+    decided = ("approve", {}), ("deny", {"reason": "not the database"})
+    life = await lives(*restarting(script, done), *decided)
+    assert done == ["web"]
+    said = classified(life)["said"]
+    assert said.startswith("web is up; ")
+    assert "not the database" in said
+    assert len(script.asked) == 2
+
+
+async def test_a_tool_of_steps_may_ask_sleep_and_wait():
+    seen = []
+
+    async def ask_around(ctx, question: str) -> str:
+        """Ask people, wait for a while and for a signal."""
+        answer = await ctx.approval({"question": question})
+        await ctx.sleep(0.01)
+        come = await ctx.wait("letter:7")
+        seen.append(question)
+        return f"{answer.by} says {come}"
+
+    script = Script([("ask_around", {"question": "why?"})], last_told)
+    agent = agent_of(script, toolsets=[toolset(ask_around)])
+
+    async def check(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    ports = ports_in_memory()
+    app = app_of(check, budget=MANY)
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+        await decide(ports, episode_id, by="ann")
+        await lived(ports, episode_id, lambda so_far: len(so_far.of(EpisodeBlocked)) == 2)
+        await eventually(partial(is_given, ports, "letter:7", "because"))
+        life = await lived(ports, episode_id)
+    assert classified(life) == {"said": "ann says because"}
+    assert len(script.asked) == 2
+    assert seen == ["why?"]
+
+
+async def test_a_tool_of_the_agents_own_that_needs_approval_asks_too():
+    done = []
+    script = Script([("pay", {"usd": 3})], last_told)
+    agent = agent_of(script)
+
+    @agent.tool_plain(requires_approval=True)
+    async def pay(usd: int) -> str:
+        done.append(usd)
+        return f"paid {usd}"
+
+    async def check(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    life = await lives(check, [], ("approve", {}))
+    assert classified(life) == {"said": "paid 3"}
+    assert done == [3]
+
+
+async def is_given(ports, ref, result):
+    """Send a signal; return whether anybody waits for it yet."""
+    try:
+        await resolve(ports, ref, result, by="ann")
+    except Refused:
+        return False
+    return True
+
+
+def test_only_tools_of_the_toolset_can_need_approval():
+    @tool
+    async def one() -> str:
+        return ""
+
+    @tool
+    async def other() -> str:
+        return ""
+
+    with pytest.raises(InvalidAction, match="is none of the tools"):
+        toolset(one, requires_approval=[other])
