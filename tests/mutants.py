@@ -9374,4 +9374,10 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/engine/agents/test_failures.py",
     ),
+    Mutant(
+        "model-arguments-redacted",
+        "agents: people do not see what a tool hides where a model calls it",
+        returns("part"),
+        "tests/engine/agents/test_failures.py",
+    ),
 )

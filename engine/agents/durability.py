@@ -40,9 +40,10 @@ from engine.agents.places import place_of_call
 from engine.agents.toolset import StepToolset
 from engine.agents.unit import Made, OnChange, Parts, RequestSize, Unit, UnitResult
 from engine.app.actions import Retries
+from engine.app.function_tool import without_values
 from engine.errors import CRASH, EpisodeFailed, InvalidAction, Unencodable
 from engine.usercode.call import call
-from streams.json import raw, unraw
+from streams.json import NOTHING, raw, unraw
 from streams.model.events import StepKind
 
 _CONFIG: Final[RoleBasedOperationConfig[None]] = RoleBasedOperationConfig(
@@ -68,6 +69,8 @@ class AgentRun:
     retries: Retries | None
     on_change: OnChange
     decide: Decide
+    hidden: frozenset[str] = frozenset()
+    """Names of arguments whose values nobody may see."""
     prompts: Prompts = field(default_factory=Prompts)
     versions: list[str] = field(default_factory=list)
     """The version of the agent, once it has asked its model."""
@@ -142,7 +145,7 @@ class AgentRun:
             name=self.name,
             mark=digest([prompt.version, prompt.history]),
             args=raw(prompt),
-            make=lambda: made(body),
+            make=lambda: made(body, hidden=self.hidden),
             agent=f"{self.name}:{prompt.version}",
             size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
             retries=self.retries,
@@ -224,14 +227,18 @@ class Durability(BaseDurabilityCapability[Any]):
         return await self._run.decide(ctx, requests)
 
 
-async def made(body: Callable[[], Awaitable[object]]) -> Made:
+async def made(
+    body: Callable[[], Awaitable[object]], *, hidden: frozenset[str] = frozenset()
+) -> Made:
     """Return what `body` has brought, or how it has failed."""
     try:
         payload = await call(body)
     except EpisodeFailed as raised:
         return _failed(raised)
     try:
-        return _with_usage(payload)
+        if isinstance(payload, dict) and payload.get("kind") == "response":
+            return _answered(payload, hidden)
+        return Made(result=raw(payload))
     except (TypeError, ValueError, Unencodable) as error:
         return Made(error_class=Unencodable.error_class, error_detail=str(error))
 
@@ -249,13 +256,16 @@ def _failed(raised: EpisodeFailed) -> Made:
             return Made(error_class=raised.error_class or CRASH, error_detail=raised.detail)
 
 
-def _with_usage(payload: object) -> Made:
-    result = raw(payload)
-    if not isinstance(payload, dict) or payload.get("kind") != "response":
-        return Made(result=result)
-    used: dict[str, Any] = payload.get("usage") or {}
+def _answered(payload: dict[str, Any], hidden: frozenset[str]) -> Made:
+    """Return the answer of a model, in short: what is not there is not written."""
+    used = payload.get("usage") or {}
+    parts = [_given(part) for part in payload["parts"]]
+    said = {**_given(payload), "parts": parts, "usage": _given(used)}
+    said.pop("timestamp", None)  # The commit has the time.
+    shown = {**said, "parts": [_without_secrets(part, hidden) for part in parts]}
     return Made(
-        result=result,
+        result=raw(said),
+        shown=NOTHING if shown == said else raw(shown),
         model=str(payload.get("model_name") or ""),
         input_tokens=used.get("input_tokens", 0),
         output_tokens=used.get("output_tokens", 0),
@@ -263,6 +273,19 @@ def _with_usage(payload: object) -> Made:
         reasoning_tokens=used.get("output_reasoning_tokens", 0),
         cost_usd=_decimal(used.get("cost")),
     )
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return `fields` without those that have their default, which is nothing, zero or empty."""
+    return {name: value for name, value in fields.items() if value or value is False}
+
+
+def _without_secrets(part: dict[str, Any], hidden: frozenset[str]) -> dict[str, Any]:
+    args = part.get("args")
+    if not hidden or not args:
+        return part
+    said = msgspec.json.decode(args) if isinstance(args, str) else args
+    return {**part, "args": without_values(said, hidden)}  # guard: model-arguments-redacted
 
 
 def _decimal(cost: object) -> Decimal | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -18,12 +19,13 @@ from pydantic_ai.tools import (
     ToolApproved,
     ToolDenied,
 )
+from pydantic_ai.toolsets import AbstractToolset
 
 from engine.agents.durability import AgentRun, Durability
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_of_call
 from engine.agents.result import recorded, result_of
-from engine.agents.toolset import DECIDED, RUNNING, Running, ToolApproval
+from engine.agents.toolset import DECIDED, RUNNING, Running, StepToolset, ToolApproval
 from engine.agents.unit import Made, OnChange, Parts
 from engine.app.actions import Retries
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
@@ -34,6 +36,9 @@ __all__ = ["AgentCall", "result_of", "run_agent"]
 
 NO_LIMIT: Final = UsageLimits(request_limit=None)
 """The budget of the episode limits its agents."""
+
+_THREADS: Final = ThreadPoolExecutor(max_workers=16, thread_name_prefix="vigil-agent")
+"""Runs what agents have that is not async, on all of a node's episodes; others wait meanwhile."""
 
 EXCEEDED: Final = "agent_budget_exceeded"
 """Error class of an agent that has used up its own budget."""
@@ -78,7 +83,12 @@ class AgentCall:
 async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
     """Return how the run of an agent ended, as it is recorded."""
     run = AgentRun(
-        parts, asked.name, asked.retries, asked.on_change, decide=Deciding(parts, ctx, asked.name)
+        parts,
+        asked.name,
+        asked.retries,
+        asked.on_change,
+        decide=Deciding(parts, ctx, asked.name),
+        hidden=_hidden_in(asked.agent.toolsets),
     )
     RUNNING.set(Running(parts, ctx))
     try:
@@ -98,7 +108,8 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
 
 async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the library's result
     # A scope around the whole run: nothing that is only replayed is told to telemetry again.
-    with replay_scope(), Agent.using_sleep(run.parts.sleep):
+    sleeping, threads = Agent.using_sleep(run.parts.sleep), Agent.using_thread_executor(_THREADS)
+    with replay_scope(), sleeping, threads:
         return await asked.agent.run(
             asked.prompt,
             deps=asked.deps,
@@ -193,3 +204,11 @@ def _decision(run: RunContext[Any], name: str) -> ToolApproval:
     found = tools.get(name) if tools else None
     said = (found.tool_def.metadata or {}).get(DECIDED) if found else None
     return said if isinstance(said, ToolApproval) else ToolApproval()
+
+
+def _hidden_in(toolsets: Iterable[AbstractToolset[Any]]) -> frozenset[str]:
+    """Return the names of arguments of Vigil's tools whose values nobody may see."""
+    found: list[StepToolset] = []
+    for each in toolsets:
+        each.apply(lambda leaf: found.append(leaf) if isinstance(leaf, StepToolset) else None)
+    return frozenset(name for each in found for name in each.hidden)

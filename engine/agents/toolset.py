@@ -27,7 +27,7 @@ from engine.errors import CallFailed, InvalidAction
 DECIDED: Final = "vigil"
 """The key of a tool's metadata under which it says who decides on its calls."""
 
-MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed"})
+MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed", "unstubbed"})
 """Error classes that the model can do nothing about: the agent fails."""
 
 _ANY: Final[Any] = TypeAdapter(dict[str, Any]).validator
@@ -83,6 +83,11 @@ class StepToolset(AbstractToolset[Any]):
     def id(self) -> str:
         """What tells it from other toolsets of its agent."""
         return self._id
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The names of arguments whose values nobody may see."""
+        return frozenset(name for each in self._tools.values() for name in each.tool.hidden)
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools as the model gets to know them."""

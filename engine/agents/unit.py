@@ -26,6 +26,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
     result: msgspec.Raw = NOTHING
     """As the agent's library encodes it; of a failure, what makes its exception again."""
+    shown: msgspec.Raw = NOTHING
+    """As people may see it, where that differs."""
     error_class: str = ""
     """Empty: it has not failed."""
     error_detail: str = ""

@@ -214,11 +214,11 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
 
     def redact(self, args: JsonObject) -> object:
         """Return `args` without the values of what is hidden."""
-        return _without(args, self.hidden)
+        return without_values(args, self.hidden)
 
     def redact_result(self, result: object) -> object:
         """Return `result` without the values of what is hidden."""
-        return _without(result, self.hidden)
+        return without_values(result, self.hidden)
 
     @property
     def hides(self) -> bool:
@@ -531,15 +531,16 @@ def _schema_of(type_: type) -> dict[str, Any]:
     raise NotImplementedError
 
 
-def _without(value: object, hidden: frozenset[str]) -> object:
+def without_values(value: object, hidden: frozenset[str]) -> object:
+    """Return JSON with `***` in the place of the values of the keys `hidden`, at any depth."""
     match value:
         case dict():
             return {
-                key: HIDDEN if key in hidden else _without(each, hidden)
+                key: HIDDEN if key in hidden else without_values(each, hidden)
                 for key, each in value.items()
             }
         case list():
-            return [_without(each, hidden) for each in value]  # guard: hidden-in-lists
+            return [without_values(each, hidden) for each in value]  # guard: hidden-in-lists
         case _:
             return value
 

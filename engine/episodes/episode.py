@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from engine.episodes.redaction import as_shown
+from engine.episodes.redaction import ASKING, as_shown
 from engine.errors import BudgetExceeded, Rejected
 from streams.json import NOTHING
 from streams.model.children import ChildEnd, ChildStart
@@ -442,7 +442,7 @@ def _step_event(
 def _shown(episode: Episode, step: StepRecorded) -> StepRecorded:
     strategy = episode.opened.log_strategy if episode.opened else LogStrategy.FULL_DEBUG
     # guard: full-log-cuts-answers
-    if strategy is LogStrategy.FULL_DEBUG and step.kind is not StepKind.SYNTHESIS:
+    if strategy is LogStrategy.FULL_DEBUG and step.kind not in ASKING:
         return step
     return as_shown(step, strategy)  # guard: step-by-opening-strategy
 

@@ -207,6 +207,7 @@ class EpisodeTurns:
             tool_name=unit.name,
             args=unit.args,
             result=made.result,
+            result_shown=made.shown,
             error_class=made.error_class,
             error_detail=in_text(made.error_detail),
             cost_tokens=made.input_tokens + made.output_tokens,

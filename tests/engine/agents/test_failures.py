@@ -21,6 +21,7 @@ from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import ToolFailed
 from engine.errors import CallFailed
+from streams.json import NOTHING, unraw
 from streams.model.events import EndStatus, StepKind, StepRecorded
 from streams.model.triggers import Budget, Mode
 from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told
@@ -339,3 +340,19 @@ async def test_a_model_is_not_asked_before_the_fence_is_durable():
         closed.open.set()
         await lived(ports, opening(app).episode_id)
     assert len(script.asked) == 1
+
+
+async def test_people_do_not_see_what_a_tool_hides_in_what_a_model_calls():
+    @tool(redact=["token"])
+    async def read(path: str, token: str) -> str:
+        return path
+
+    script = Script([("read", {"path": "/", "token": "s3cret"})], last_told)
+    agent = agent_of(script, toolsets=[toolset(read)])
+    life = await play(asking(agent), tools=[read], budget=MANY, log_strategy="full_debug")
+    assert classified(life) == {"said": "/"}
+    shown = [
+        unraw(each.result_shown) for each in life.of(StepRecorded) if each.result_shown != NOTHING
+    ]
+    assert "s3cret" not in str(shown)
+    assert "***" in str(shown)
