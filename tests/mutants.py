@@ -8995,6 +8995,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("child-usd-counts", "what a child spends counts", gives("NO_USD"), MONEY),
     Mutant("usd-as-written", "0.1 is a tenth", gives("Decimal(given)"), MONEY),
+    Mutant("usd-within-bounds", "bounds of dollars", returns("enough"), LATEST_ENDS),
     Mutant("usd-budget", "the budget of dollars", never, MONEY),
     Mutant("request-within-budget", "a request fits in the budget", always, MONEY),
     Mutant("announced-request-reserves", "an announced request reserves", never, MONEY),
@@ -9016,6 +9017,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("unpriced-model-refused", "a model without a price", never, EPISODE_SPENDING),
     Mutant("announced-is-not-taken-twice", "asked again", gives("NO_USD"), EPISODE_SPENDING),
     Mutant("branches-share-budget", "branches reserve at once", dropped, EPISODE_SPENDING),
+    Mutant(
+        "rebuilt-child-counts-once",
+        "what a child has spent is rebuilt once",
+        gives("event.usd"),
+        REMEMBERED,
+    ),
+    Mutant("rebuilt-unknown-cost-is-most", "an unknown cost is rebuilt", gives("None"), REMEMBERED),
+    Mutant("rebuilt-forks-past-counts-once", "a fork spends once", never, REMEMBERED),
     Mutant("child-time-counts", "the time of a child counts", gives("used_ms"), CHILDREN),
     Mutant(
         "child-turns-count",
