@@ -60,6 +60,7 @@ BLOCKING: Final = "tests/engine/waits/test_wait.py"
 PARKED: Final = "tests/engine/execution/test_parked.py"
 MONEY: Final = "tests/engine/episodes/test_money.py"
 DECLARED_MONEY: Final = "tests/engine/app/test_money.py"
+COST_ROWS: Final = "tests/projections/test_cost_rows.py"
 WINDOWS: Final = "tests/engine/spending/test_window.py"
 PRICES: Final = "tests/engine/spending/test_prices.py"
 EPISODE_SPENDING: Final = "tests/engine/spending/test_episode_spending.py"
@@ -9025,6 +9026,19 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("rebuilt-unknown-cost-is-most", "an unknown cost is rebuilt", gives("None"), REMEMBERED),
     Mutant("rebuilt-forks-past-counts-once", "a fork spends once", never, REMEMBERED),
+    Mutant(
+        "override-costs-nothing",
+        "an override is no request",
+        instead("NOT step.is_override", "true"),
+        COST_ROWS,
+    ),
+    Mutant(
+        "forks-past-costs-once",
+        "the past of a fork is counted once",
+        instead("step.step_no > episode.forked_at_step", "true"),
+        COST_ROWS,
+    ),
+    Mutant("fork-rows-past-costless", "a fork has not cost its past", gives("None"), COST_ROWS),
     Mutant("child-time-counts", "the time of a child counts", gives("used_ms"), CHILDREN),
     Mutant(
         "child-turns-count",
