@@ -40,7 +40,7 @@ import inspect
 import re
 import sysconfig
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -204,10 +204,14 @@ BUDGET_EXCEEDED: Final = "budget_exceeded"
 """Error class of an episode whose budget is used up."""
 
 
+Limit: TypeAlias = Literal["turns", "tokens", "wall_s", "usd"]
+"""What a budget limits."""
+
+
 class BudgetExceeded(EpisodeFailed):
     """A limit of the budget is used up; `on_exhausted` may make a result of what there is."""
 
-    def __init__(self, limit: Literal["turns", "tokens", "wall_s"], detail: str) -> None:
+    def __init__(self, limit: Limit, detail: str) -> None:
         super().__init__(BUDGET_EXCEEDED, f"{limit}: {detail}")
         self.limit = limit
 

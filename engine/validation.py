@@ -92,6 +92,8 @@ _WANTED: Final[Mapping[str, str]] = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "decimal_parsing": "a number",
+    "decimal_type": "a number",
     "bool_type": "true or false",
     "tuple_type": "a list",
     "dict_type": "an object",

@@ -58,6 +58,13 @@ ATTACK: Final = "tests/attack/test_attack.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
 BLOCKING: Final = "tests/engine/waits/test_wait.py"
 PARKED: Final = "tests/engine/execution/test_parked.py"
+MONEY: Final = "tests/engine/episodes/test_money.py"
+DECLARED_MONEY: Final = "tests/engine/app/test_money.py"
+COST_ROWS: Final = "tests/projections/test_cost_rows.py"
+WINDOWS: Final = "tests/engine/spending/test_window.py"
+PRICES: Final = "tests/engine/spending/test_prices.py"
+EPISODE_SPENDING: Final = "tests/engine/spending/test_episode_spending.py"
+SPENDING_STORE: Final = "tests/contracts/test_spending.py"
 OTHER_VALUES: Final = "tests/engine/functions/test_other_values.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
@@ -8987,6 +8994,51 @@ TABLE: Final[Sequence[Mutant]] = (
         always,
         CHILDREN,
     ),
+    Mutant("child-usd-counts", "what a child spends counts", gives("NO_USD"), MONEY),
+    Mutant("usd-as-written", "0.1 is a tenth", gives("Decimal(given)"), MONEY),
+    Mutant("usd-within-bounds", "bounds of dollars", returns("enough"), LATEST_ENDS),
+    Mutant("usd-budget", "the budget of dollars", never, MONEY),
+    Mutant("request-within-budget", "a request fits in the budget", always, MONEY),
+    Mutant("announced-request-reserves", "an announced request reserves", never, MONEY),
+    Mutant("open-child-reserves", "an open child reserves what it may spend", never, MONEY),
+    Mutant("unknown-cost-counts-at-most", "an unknown cost counts", gives("NO_USD"), MONEY),
+    Mutant("spending-of-nothing", "a limit of nothing is refused", never, DECLARED_MONEY),
+    Mutant("canceled-child-request-counts", "an unknown cost of a child", without("usd"), CHILDREN),
+    Mutant("child-usd-beside-others", "children share dollars", gives("budget.usd"), CHILDREN),
+    Mutant("child-reserves-what-it-may", "a child keeps no more", returns("left"), CHILDREN),
+    Mutant("ref-takes-nothing-twice", "a reference takes once", gives("spent.total"), WINDOWS),
+    Mutant("window-limit", "a window has a limit", never, WINDOWS),
+    Mutant("settled-once", "a reservation is settled once", never, WINDOWS),
+    Mutant("unknown-cost-is-most", "an unknown cost is the most", gives("usd or 0"), WINDOWS),
+    Mutant("reservations-bounded", "a key names so many", returns("spent"), WINDOWS),
+    Mutant("refused-takes-from-none", "all windows or none", dropped, SPENDING_STORE),
+    Mutant("window-changed-as-read", "nodes race", without("after"), SPENDING_STORE),
+    Mutant("tokens-rounded-up", "a begun token is one", becomes("return $it"), PRICES),
+    Mutant("worst-case-writes-cache", "the worst case writes caches", returns("plain"), PRICES),
+    Mutant("unpriced-model-refused", "a model without a price", never, EPISODE_SPENDING),
+    Mutant("announced-is-not-taken-twice", "asked again", gives("NO_USD"), EPISODE_SPENDING),
+    Mutant("branches-share-budget", "branches reserve at once", dropped, EPISODE_SPENDING),
+    Mutant(
+        "rebuilt-child-counts-once",
+        "what a child has spent is rebuilt once",
+        gives("event.usd"),
+        REMEMBERED,
+    ),
+    Mutant("rebuilt-unknown-cost-is-most", "an unknown cost is rebuilt", gives("None"), REMEMBERED),
+    Mutant("rebuilt-forks-past-counts-once", "a fork spends once", never, REMEMBERED),
+    Mutant(
+        "override-costs-nothing",
+        "an override is no request",
+        instead("NOT step.is_override", "true"),
+        COST_ROWS,
+    ),
+    Mutant(
+        "forks-past-costs-once",
+        "the past of a fork is counted once",
+        instead("step.step_no > episode.forked_at_step", "true"),
+        COST_ROWS,
+    ),
+    Mutant("fork-rows-past-costless", "a fork has not cost its past", gives("None"), COST_ROWS),
     Mutant("child-time-counts", "the time of a child counts", gives("used_ms"), CHILDREN),
     Mutant(
         "child-turns-count",

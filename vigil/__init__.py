@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from streams.model.children import EpisodeResult
     from streams.model.events import StepKind
     from streams.model.findings import Finding, FindingIntent, FindingOutcome
+    from streams.model.money import Price, Spending
     from streams.model.outputs import OutputIntent
     from streams.model.service_levels import ServiceLevel
     from streams.model.triggers import (
@@ -128,21 +129,20 @@ if TYPE_CHECKING:
 __all__ = [
     "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition",
     "BadRequest", "BadTool", "BadWorkflow", "Breaker", "Budget", "CallContext", "CallFailed",
-    "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
-    "DeliveryFailed", "EngineError", "Enriched", "EpisodeResult", "EpisodeTrigger",
-    "EpisodeView", "Escalation", "EventTrigger", "Exhausted", "Expectation", "Failure",
-    "Finding", "FindingIntent", "FindingOutcome", "Findings", "FunctionContext", "FunctionTool",
-    "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode",
-    "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Refused",
-    "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "StateSchema", "Step", "StepKind",
-    "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool", "ToolBreaker",
-    "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome", "Window", "Workflow",
-    "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket", "by_event",
-    "by_payload", "by_value", "checkpoint", "clear_finding", "converge", "cron", "done",
-    "enriched", "escalate", "event", "every", "exists", "ge", "gt", "in_", "le", "lt", "manual",
-    "missing", "ne", "observe", "output", "overrides", "propose_output", "raise_finding",
-    "report", "retry", "retrying", "sleep", "synthesize", "tool", "tool_call", "update_finding",
-    "wait", "workflow",
+    "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError", "DeliveryFailed",
+    "EngineError", "Enriched", "EpisodeResult", "EpisodeTrigger", "EpisodeView", "Escalation",
+    "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
+    "FindingOutcome", "Findings", "FunctionContext", "FunctionTool", "InvalidAction",
+    "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode", "Orphan",
+    "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Price", "Refused",
+    "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Spending", "StateSchema", "Step",
+    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool",
+    "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome", "Window", "Workflow",
+    "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket", "by_event", "by_payload",
+    "by_value", "checkpoint", "clear_finding", "converge", "cron", "done", "enriched", "escalate",
+    "event", "every", "exists", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe",
+    "output", "overrides", "propose_output", "raise_finding", "report", "retry", "retrying",
+    "sleep", "synthesize", "tool", "tool_call", "update_finding", "wait", "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -180,6 +180,7 @@ _HOMES: Final = {
     "streams.model.children": "EpisodeResult",
     "streams.model.events": "StepKind",
     "streams.model.findings": "Finding FindingIntent FindingOutcome",
+    "streams.model.money": "Price Spending",
     "streams.model.outputs": "OutputIntent",
     "streams.model.service_levels": "ServiceLevel",
     "streams.model.triggers": (

@@ -19,6 +19,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -46,6 +47,7 @@ from engine.validation import Listed, Strict, parsed, wrong
 from streams.errors import BadName
 from streams.json import JsonObject, exact
 from streams.model.foreign_streams import FeedStart
+from streams.model.money import Spending
 from streams.model.triggers import Overrides
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -283,6 +285,10 @@ class StructDefinition(Coded):
         return self.struct(**dict(self))
 
 
+_SUM: Any = Annotated[Decimal, Field(strict=False)]
+"""A sum of dollars: `0.5` or `"0.50"`."""
+
+
 def _plain_options() -> Any:  # noqa: ANN401 - a class that is made at run time has no type
     """Return a model of the options that are the same as data and in code, and of structs."""
     types, model_fields = get_type_hints(ExpectationOptions), dict[str, Any]()
@@ -307,7 +313,8 @@ def _is_struct(type_: object) -> bool:
 def _model_of(struct: type[msgspec.Struct]) -> type[StructDefinition]:
     types = get_type_hints(struct)
     model_fields: dict[str, Any] = {
-        each.name: (_read_as(types[each.name]), each.default) for each in structs.fields(struct)
+        each.name: (_read_as(types[each.name]), ... if each.required else each.default)
+        for each in structs.fields(struct)
     }
     model = create_model(f"{struct.__name__}Definition", __base__=StructDefinition, **model_fields)
     model.struct = struct
@@ -315,9 +322,15 @@ def _model_of(struct: type[msgspec.Struct]) -> type[StructDefinition]:
 
 
 def _read_as(type_: Any) -> Any:  # noqa: ANN401 - as above
-    """Return the type as a file has it: a pair is a list there."""
+    """Return the type as a file has it: a pair is a list there, a sum a number or a text."""
+    if type_ is Decimal:
+        return _SUM
     pairs = [each for each in get_args(type_) if get_origin(each) is tuple]
-    return Annotated[pairs[0], Field(strict=False)] | None if pairs else type_
+    if not pairs:
+        return type_
+    is_of_sums = Decimal in get_args(pairs[0])
+    pair = tuple[_SUM, _SUM] if is_of_sums else pairs[0]
+    return Annotated[pair, Field(strict=False)] | None
 
 
 _PlainOptions: Any = _plain_options()
@@ -350,6 +363,9 @@ class ExpectationDefinition(_PlainOptions):  # type: ignore[misc] # It is made a
         return escalation
 
 
+SpendingDefinition: Any = _model_of(Spending)
+
+
 class AgentDefinition(Strict):
     """One actor: the options of `Actor`, by the same names, and its expectations."""
 
@@ -366,6 +382,8 @@ class AgentDefinition(Strict):
     """Those that it runs on; every one by default."""
     capabilities: Listed[str] | None = None
     """All that its strategies may call; every tool by default."""
+    spending: Listed[SpendingDefinition] = ()
+    """Most that its requests to models may cost in a window; no limit by default."""
     expectations: dict[str, ExpectationDefinition] = Field(
         min_length=1, max_length=EXPECTATIONS_MAX
     )
@@ -416,6 +434,7 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
             public_events=definition.public_events,
             stacks=definition.stacks,
             capabilities=definition.capabilities,
+            spending=[each.made() for each in definition.spending],
         )
         for name, each in definition.expectations.items():
             strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")

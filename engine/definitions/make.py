@@ -62,6 +62,7 @@ def _limited(id_: str, body: msgspec.Raw) -> Actor:
         overflow=agent.overflow,
         queue_max=agent.queue_max,
         stacks=agent.stacks,
+        spending=[each.made() for each in agent.spending],
     )
 
 

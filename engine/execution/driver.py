@@ -66,6 +66,7 @@ from engine.functions.history import History, history_of
 from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, Rest, StrategyRun
 from engine.secrets import without
+from engine.spending.episode import EpisodeSpending
 from engine.usercode.call import call, in_text
 from engine.usercode.cancel_scope import Canceled, CancelScope
 from engine.usercode.wall_time import WallTime
@@ -130,6 +131,7 @@ class EpisodeTurns:
         wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
         self.wall = WallTime(clock, self.scope, limit_s=wall_s, used_s=used_s)
         self.findings = FindingReader(self.parts.finding_index, clock, self.opened)
+        self.spending = EpisodeSpending(context, self.opened, lambda: self.journal.episode)
 
     @property
     def steps_recorded(self) -> int:
@@ -272,7 +274,12 @@ class EpisodeTurns:
         """Announce a child, which the reactor then asks for; or record why there is none."""
         opened, episode = self.opened, self.journal.episode
         used_s = self.wall.used_s()
-        left = children.left_of(episode, opened.budget, begun=begun, wall_used_s=used_s)
+        taken = self.spending.taken_usd
+        left = children.left_of(
+            episode, opened.budget, begun=begun, wall_used_s=used_s, usd_taken=taken
+        )
+        actors = self.context.catalog.actors
+        left = children.kept_for(action, left, actors=actors)
         call_key = self._call_context(mark, path).idempotency_key
         key = children.key_of(action, opened.episode_id, call_key)
         stack = self.context.ports.stack.name
@@ -284,7 +291,6 @@ class EpisodeTurns:
             path=path,
             child=child,
         )
-        actors = self.context.catalog.actors
         try:
             children.check(opened, episode, announced, actors=actors)
         except children.CannotStart as error:
@@ -339,7 +345,9 @@ class EpisodeTurns:
     def _check_limits(self, begun: int) -> None:
         episode, wall_s = self.journal.episode, self.wall.used_s()
         turns, tokens = episode.turns_used + begun, episode.tokens_used
-        spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
+        spent = overspent(
+            self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s, usd=episode.usd_used
+        )
         if spent is not None:
             raise spent
         cycle = find_loop(episode.traces) if self.executor.expectation.loop_detection else ()

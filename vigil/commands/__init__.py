@@ -62,6 +62,7 @@ ENTRIES: Final = {
     "inbox": Listed(
         "inbox", "List what waits for a person, with the command to type, oldest first."
     ),
+    "costs": Listed("costs", "List what requests to models have cost, the dearest first."),
     "dead": Listed("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
     "recover": Listed(
         "repairs.repair", "Restart episodes and workflow instances that no node is running."

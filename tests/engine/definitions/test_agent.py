@@ -26,6 +26,7 @@ from engine.definitions.agent import (
 )
 from engine.errors import BadDefinition
 from engine.templates.classify import observe_classify_converge
+from streams.model.money import Spending
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Overrides
 
@@ -123,8 +124,8 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
         {},
     ),
     "budget": (
-        {"turns": 3, "tokens": 0, "wall_s": 5},
-        Budget(turns=3, tokens=0, wall_s=5.0),
+        {"turns": 3, "tokens": 0, "wall_s": 5, "usd": 0.5},
+        Budget(turns=3, tokens=0, wall_s=5.0, usd="0.50"),
         {},
     ),
     "adaptive_budget": (
@@ -164,6 +165,7 @@ OF_ACTORS = {
     "public_events": ("without_starts", {}),
     "stacks": (["orders", "orders-qa"], {}),
     "capabilities": (["gather"], {}),
+    "spending": ([Spending(usd="5.00", per="month")], {}),
 }
 
 
@@ -199,10 +201,19 @@ def test_an_option_of_an_expectation_means_what_it_means_in_code(option):
     assert made != to_actor(defined(**besides), app())
 
 
+def test_sums_of_dollars_are_written_as_numbers_or_as_text():
+    bounds = {"usd": ["0.10", 2.5]}
+    made = to_actor(defined(budget={"usd": "0.50"}, adaptive_budget=bounds), app())
+    assert made == declared(
+        budget=Budget(usd=0.5), adaptive_budget=AdaptiveBudget(usd=(0.1, "2.50"))
+    )
+
+
 @pytest.mark.parametrize("option", OF_ACTORS)
 def test_an_option_of_an_actor_means_what_it_means_in_code(option):
     value, besides = OF_ACTORS[option]
-    made = to_actor(defined({**besides, option: value}), app())
+    data = msgspec.to_builtins(value)
+    made = to_actor(defined({**besides, option: data}), app())
     assert made == declared({**besides, option: value})
     assert made != to_actor(defined(), app())
 
@@ -332,7 +343,8 @@ WRONG = [  # path, what is said
     ("expectations.x.max_wait_s", "bounds debounce_s", {"max_wait_s": 3}),
     ("expectations.x.subject_key", "is not a path", {"subject_key": "a..b"}),
     ("expectations.x.budget.turns", "write a whole number", {"budget": {"turns": "x"}}),
-    ("expectations.x.budget.turn", "turns, tokens, wall_s", {"budget": {"turn": 1}}),
+    ("expectations.x.budget.turn", "turns, tokens, wall_s, usd", {"budget": {"turn": 1}}),
+    ("expectations.x.budget.usd", "write a number", {"budget": {"usd": "x"}}),
     ("expectations.x.breaker", "threshold=0", {"breaker": {"threshold": 0}}),
     ("expectations.x.breaker.scope", "'cluster' or 'node'", {"breaker": {"scope": "world"}}),
     ("expectations.x.dedupe.by", "event, payload, value", {"dedupe": {"by": "id"}}),

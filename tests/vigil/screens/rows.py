@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileSte
 from engine.operations.reconcile import Reconciled
 from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
+    CostSummary,
     DeadLetterRecord,
     EpisodeRecord,
     FindingCause,
@@ -71,7 +73,7 @@ def made(type_: type[msgspec.Struct], **said: object) -> dict[str, Any]:
     fields = {each.name: None for each in msgspec.structs.fields(type_)}
     row: dict[str, Any] = msgspec.to_builtins(
         type_(**{**fields, "journal_seq": 1, **said} if "journal_seq" in fields else fields | said),
-        builtin_types=(datetime, UUID),
+        builtin_types=(datetime, UUID, Decimal),
     )
     return row
 
@@ -86,6 +88,7 @@ def episode(id_: UUID, status: str, **said: object) -> dict[str, Any]:
         "attempts": 1,
         "turns_used": 0,
         "tokens_used": 0,
+        "cost_usd": Decimal(0),
         "wall_used_ms": 0,
         "generation": 0,
         "trigger_type": "event",
@@ -107,7 +110,8 @@ EPISODES: Final[Rows] = [
     episode(
         WEB, "blocked", subject_id="web-3", queued_at=before(minutes=3, seconds=20),
         started_at=before(minutes=3, seconds=19), turns_used=4, blocked_by="approval",
-        wall_used_ms=4_210, node="vm-1",
+        wall_used_ms=4_210, node="vm-1", budget={"turns": 20, "usd": "0.50"},
+        cost_usd=Decimal("0.000402"), agent="triage:5c1f09aa",
     ),
     episode(
         SLEEPER, "blocked", subject_id="web-5", queued_at=before(minutes=9),
@@ -133,6 +137,7 @@ EPISODES: Final[Rows] = [
         DISK, "done", subject_id="db-1", subject_kind="disk", actor_id="capacity",
         expectation_id="disk_has_room", queued_at=before(days=4), started_at=before(days=4),
         finished_at=before(days=4), turns_used=2, tokens_used=1_204, model="small-1",
+        cost_usd=Decimal("0.0421"),
         summary="the disk of db-1 is 97% full, and grows by 2 GB each day", wall_used_ms=840,
         trigger_type="schedule", confidence=0.9, priority=5,
     ),
@@ -158,6 +163,12 @@ STEPS: Final[Rows] = [
         StepRow, episode_id=WEB, step_no=4, kind="tool_call", state="recorded",
         tool_name="disk.dump", created_at=before(minutes=3, seconds=14), cost_ms=1_910,
         cost_tokens=210, result_size_bytes=5_242_880,
+    ),
+    made(
+        StepRow, episode_id=WEB, step_no=5, kind="model_request", state="recorded",
+        created_at=before(minutes=3, seconds=11), cost_ms=2_730, cost_tokens=1_480,
+        input_tokens=1_330, output_tokens=150, cached_tokens=1_024,
+        model="openai:gpt-5-mini", agent="triage:5c1f09aa", cost_usd=Decimal("0.000402"),
     ),
 ]  # fmt: skip
 EVERY_STEP: Final[Rows] = [
@@ -675,3 +686,14 @@ NO_DIFF: Final = EpisodeDiff(
     outputs=[],
     ends=[],
 )
+
+COSTS: Final[Rows] = [
+    made(
+        CostSummary, name="capacity", requests=212, unpriced=0, tokens=1_904_220,
+        cost_usd=Decimal("3.218405"), since=before(days=4), until=before(minutes=2),
+    ),
+    made(
+        CostSummary, name="watcher", requests=31, unpriced=2, tokens=88_410,
+        cost_usd=Decimal("0.4"), since=before(days=2), until=before(hours=5),
+    ),
+]  # fmt: skip

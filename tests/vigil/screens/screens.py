@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from vigil.asking.stack import in_short
 from vigil.commands import (
     actors,
     check,
+    costs,
     dead,
     definitions,
     events,
@@ -43,6 +45,11 @@ class _Terminal(io.StringIO):
 
 def _inbox() -> None:
     inbox.print_inbox(rows.INBOX, limit=50, why_none="", now=NOW)
+
+
+def _costs() -> None:
+    costs.print_costs(rows.COSTS, by="actor", now=NOW)
+    costs.say_total(Decimal("3.618405"), requests=243, unpriced=2)
 
 
 SCREENS: Final[Mapping[str, Callable[[], None]]] = {
@@ -97,6 +104,7 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     ),
     "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
+    "costs": _costs,
     "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),
     "dead show": lambda: dead.print_letter(rows.LETTER, now=NOW),
     "orders rebuild --dry-run": lambda: mode.print_drifts(rows.DRIFTS, is_dry=True),
