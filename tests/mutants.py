@@ -9432,4 +9432,16 @@ TABLE: Final[Sequence[Mutant]] = (
         returns("part"),
         "tests/engine/agents/test_failures.py",
     ),
+    Mutant(
+        "limited-money-limited-answer",
+        "agents: within a limit in dollars an answer has a limit, too",
+        never,
+        "tests/engine/agents/test_money.py",
+    ),
+    Mutant(
+        "reservation-durable-first",
+        "agents: what a request may cost is durable before it is made",
+        dropped,
+        "tests/engine/agents/test_money.py",
+    ),
 )

@@ -6,9 +6,11 @@ and records each step.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -82,6 +84,7 @@ from streams.model.events import (
     StepKind,
     StoredResult,
 )
+from streams.model.money import NO_USD
 from streams.model.triggers import EpisodeTrigger, Mode, WorkflowTrigger
 from streams.ports.log import Recorded
 
@@ -89,6 +92,14 @@ UNKNOWN_OVERRIDE: Final = "unknown_override"
 """Error class of a dry run with an override for a tool that is not there."""
 
 REMEDY_OF_TOOL: Final = "keep the tool until no open episode has a call of it under way"
+
+UNLIMITED_ANSWER: Final = "unlimited_answer"
+"""Error class of an agent whose answers may cost anything, where a limit in dollars applies."""
+
+LIMIT_THE_ANSWER: Final = (
+    "a limit in dollars applies, so its answers need one, too:"
+    " Agent(…, model_settings={'max_tokens': 4_000})"
+)
 
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
@@ -200,39 +211,67 @@ class EpisodeTurns:
         """Make and record what an agent does, and return its result."""
         if self.attempt.state is not AttemptState.FENCED:  # guard: no-part-before-fence
             await self.barrier()
+        is_reserved = await self._reserve(unit, path)
         self.attempt.claim.check()
         started_s = self.clock.monotonic_s()
         made = await self._made(unit)
-        performed = Performed(
-            kind=unit.kind,
-            fingerprint=unit.mark,
-            tool_name=unit.name,
-            args=unit.args,
-            result=made.result,
-            result_shown=made.shown,
-            error_class=made.error_class,
-            error_detail=in_text(made.error_detail),
-            cost_tokens=made.input_tokens + made.output_tokens,
+        cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
+        cost_usd = self._cost_of(unit, made)
+        if is_reserved:
+            await self.wall.paused_while(partial(self.spending.settle, path, cost_usd))
+        performed = performed_of(unit, made, path=path, cost_ms=cost_ms, cost_usd=cost_usd)
+        if made.error_class:
+            performed = replace(performed, retry_s=self._retry_unit_s(unit, made, path))
+        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
+        self.record(await self._stored(performed) if is_large else performed)
+        return performed
+
+    async def _reserve(self, unit: Unit, path: str) -> bool:
+        """Take the most that a request can cost, where a limit in dollars applies."""
+        size = unit.size
+        if size is None or not self.spending.is_limited:
+            return False
+        if size.output_tokens_max is None:  # guard: limited-money-limited-answer
+            raise EpisodeFailed(UNLIMITED_ANSWER, f"{unit.name}: {LIMIT_THE_ANSWER}")
+        worst = partial(self.spending.worst_case, size.model, size.bytes_in, size.output_tokens_max)
+        usd = await asyncio.to_thread(worst)  # The list of prices is long to import.
+        if usd is None:
+            return False
+        await self.wall.paused_while(partial(self.spending.reserve, usd, path=path))
+        if self.announced_at(path) is None:
+            key = self._call_context(unit.mark, path).idempotency_key
+            self.record(
+                Announce(
+                    fingerprint=unit.mark,
+                    tool_name=unit.name,
+                    idempotency_key=key,
+                    path=path,
+                    reserved_usd=usd,
+                )
+            )
+            await self.barrier()  # guard: reservation-durable-first
+        return True
+
+    def _cost_of(self, unit: Unit, made: Made) -> Decimal | None:
+        """Return what a request has cost; None: nobody knows, or it is none."""
+        if unit.size is None:
+            return None
+        if made.error_class:
+            return NO_USD
+        name = unit.size.model
+        if made.cost_usd is not None and name not in self.context.app.prices:
+            return made.cost_usd
+        return self.spending.prices.cost(
+            name,
             input_tokens=made.input_tokens,
             output_tokens=made.output_tokens,
             cached_tokens=made.cached_tokens,
-            reasoning_tokens=made.reasoning_tokens,
-            cost_usd=made.cost_usd,
-            agent=unit.agent,
-            model=in_text(made.model),
-            path=path,
-            cost_ms=round((self.clock.monotonic_s() - started_s) * 1000),
         )
-        key = self._call_context(unit.mark, path).idempotency_key
-        _, attempt = attempt_at(path)
-        if made.error_class:
-            pause_s = retry_s(unit.retries, made.error_class, attempt=attempt, key=key)
-            if pause_s:  # guard: provider-hint-awaited
-                performed = replace(performed, retry_s=max(pause_s, made.retry_after_s))
-        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
-        kept = await self._stored(performed) if is_large else performed
-        self.record(kept)
-        return performed
+
+    def _retry_unit_s(self, unit: Unit, made: Made, path: str) -> float:
+        key, (_, attempt) = self._call_context(unit.mark, path).idempotency_key, attempt_at(path)
+        pause_s = retry_s(unit.retries, made.error_class, attempt=attempt, key=key)
+        return max(pause_s, made.retry_after_s) if pause_s else 0.0  # guard: provider-hint-awaited
 
     async def _made(self, unit: Unit) -> Made:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
@@ -629,6 +668,32 @@ class Driver:
             self.turns.record(*(converged or (EpisodeConverged(),)))
         else:
             self.turns.record(*converged, Finish(outputs=episode.outputs_settled))
+
+
+def performed_of(
+    unit: Unit, made: Made, *, path: str, cost_ms: int, cost_usd: Decimal | None
+) -> Performed:
+    """Return what is recorded of a unit."""
+    return Performed(
+        kind=unit.kind,
+        fingerprint=unit.mark,
+        tool_name=unit.name,
+        args=unit.args,
+        result=made.result,
+        result_shown=made.shown,
+        error_class=made.error_class,
+        error_detail=in_text(made.error_detail),
+        cost_tokens=made.input_tokens + made.output_tokens,
+        input_tokens=made.input_tokens,
+        output_tokens=made.output_tokens,
+        cached_tokens=made.cached_tokens,
+        reasoning_tokens=made.reasoning_tokens,
+        cost_usd=cost_usd,
+        agent=unit.agent,
+        cost_ms=cost_ms,
+        model=in_text(made.model),
+        path=path,
+    )
 
 
 def _where(announced: StepAnnounced) -> str:

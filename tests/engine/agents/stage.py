@@ -43,7 +43,7 @@ class Script:
 
 def agent_of(script, *tools, name="helper", **options) -> Agent:
     """Return an agent with tools of its own, plain functions, whose model answers by `script`."""
-    agent = Agent(FunctionModel(script), name=name, **options)
+    agent = Agent(FunctionModel(script, model_name="mine"), name=name, **options)
     for each in tools:
         agent.tool_plain(each)
     return agent
