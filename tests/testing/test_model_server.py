@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import anthropic
@@ -18,6 +19,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput, ToolOutput
+from pydantic_ai.direct import model_request_batch
 from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelConnectionError,
@@ -26,8 +28,10 @@ from pydantic_ai.exceptions import (
     ModelRateLimitError,
     ModelRequestTimeout,
 )
+from pydantic_ai.messages import ModelRequest as ModelMessages
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.batch import BatchRequest
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -541,3 +545,105 @@ def test_a_server_runs_in_a_process_of_its_own():
     assert said["choices"][0]["message"]["content"] == "heard How is it?"
     assert (ledger["requests"], len(ledger["calls"])) == (1, 1)
     assert process.returncode == (0 if os.name == "posix" else 1)
+
+
+# Batches.
+
+
+def batched(request: ModelRequest) -> TextAnswer | FailureAnswer:
+    """Answer as the text of a request says, in whatever order they come."""
+    failed = FailureAnswer(500, message="broken")
+    return failed if request.text == "two" else TextAnswer(request.text.upper())
+
+
+def bodies(**more) -> dict[str, dict]:
+    asked = {name: [{"role": "user", "content": name}] for name in ("one", "two", "three")}
+    return {name: {"model": "m", "messages": each, **more} for name, each in asked.items()}
+
+
+async def uploaded(client: openai.AsyncOpenAI) -> openai.types.Batch:
+    url = "/v1/chat/completions"
+    lines = [
+        json.dumps({"custom_id": name, "method": "POST", "url": url, "body": body})
+        for name, body in bodies().items()
+    ]
+    content = "\n".join(lines).encode()
+    file = await client.files.create(file=("batch.jsonl", content), purpose="batch")
+    return await client.batches.create(input_file_id=file.id, endpoint=url, completion_window="24h")
+
+
+async def test_an_openai_batch_has_its_results_in_files():
+    async with ModelServer(batched) as server, openai_client(server) as client:
+        begun = await uploaded(client)
+        once, last = [await client.batches.retrieve(begun.id) for _ in range(2)]
+
+        assert [each.status for each in (begun, once, last)] == [
+            "in_progress",
+            "in_progress",
+            "completed",
+        ]
+        counts = last.request_counts
+        assert (counts.total, counts.completed, counts.failed) == (3, 2, 1)
+        texts = {}
+        for each in (last.output_file_id, last.error_file_id):
+            for line in (await client.files.content(each)).text.splitlines():
+                said = json.loads(line)
+                texts[said["custom_id"]] = said["response"]
+        assert texts["three"]["body"]["choices"][0]["message"]["content"] == "THREE"
+        assert texts["two"]["status_code"] == 500
+        assert {each.request.batch for each in server.calls} == {begun.id}
+        assert (await client.files.delete(begun.input_file_id)).deleted
+
+
+async def test_an_anthropic_batch_has_its_results_in_lines():
+    requests = [{"custom_id": k, "params": v} for k, v in bodies(max_tokens=9).items()]
+    async with ModelServer(batched) as server, anthropic_client(server) as client:
+        begun = await client.messages.batches.create(requests=requests)
+        once, last = [await client.messages.batches.retrieve(begun.id) for _ in range(2)]
+
+        assert [once.processing_status, last.processing_status] == ["in_progress", "ended"]
+        assert last.request_counts.succeeded == 2
+        results = {
+            each.custom_id: each.result
+            async for each in await client.messages.batches.results(begun.id)
+        }
+        assert results["one"].message.content[0].text == "ONE"
+        assert results["two"].error.error.message == "broken"
+        assert server.requests == 3
+
+
+async def test_a_batch_can_be_canceled_until_it_has_ended():
+    requests = [{"custom_id": k, "params": v} for k, v in bodies(max_tokens=9).items()]
+    async with ModelServer(batched) as server:
+        async with anthropic_client(server) as client:
+            begun = await client.messages.batches.create(requests=requests)
+            await client.messages.batches.cancel(begun.id)
+            results = await client.messages.batches.results(begun.id)
+            assert {each.result.type async for each in results} == {"canceled"}
+        async with openai_client(server) as client:
+            batch = await uploaded(client)
+            assert (await client.batches.cancel(batch.id)).status == "cancelled"
+        assert all(each.is_canceled for each in server.calls)
+        assert server.usage == ModelUsage()
+
+
+@pytest.mark.parametrize("protocol", ["responses", "messages"])
+async def test_pydantic_ai_gets_the_results_of_a_batch(protocol):
+    async with (
+        ModelServer(batched, polls_until_complete=0) as server,
+        model_of(server, protocol) as model,
+    ):
+        asked = [
+            BatchRequest(custom_id=each, messages=[ModelMessages.user_text_prompt(each)])
+            for each in ("one", "three")
+        ]
+        answers = await model_request_batch(model, asked, poll_interval=timedelta(seconds=0.01))
+        assert [each.text for each in answers] == ["ONE", "THREE"]
+        assert len({each.request.batch for each in server.calls}) == 1
+
+
+async def test_a_batch_of_a_file_that_is_not_there_is_refused():
+    body = {"input_file_id": "f", "endpoint": "/v1/responses", "completion_window": "24h"}
+    async with ModelServer([]) as server:
+        status, said = await posted(server, body, path="/v1/batches")
+        assert (status, "no file 'f'" in said["error"]["message"]) == (400, True)

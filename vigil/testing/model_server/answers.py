@@ -51,6 +51,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """All else that the request says, by the provider's names."""
     is_streamed: bool = False
     idempotency_key: str = ""
+    batch: str = ""
+    """The id of the batch that it came in; empty: it came by itself."""
 
     @property
     def text(self) -> str:
@@ -150,9 +152,9 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 1
     """How often it was asked for, always under one idempotency key."""
     polls: int = 0
-    """How often its background response was retrieved."""
+    """How often its background response or its batch was retrieved."""
     is_canceled: bool = False
-    """Whether its background response was canceled before it was complete."""
+    """Whether its background response or its batch was canceled before it was complete."""
 
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from streams.json import UNDECODABLE, JsonObject, raw
 from vigil.testing.model_server import chat, messages, responses
 from vigil.testing.model_server.answers import (
-    CutOffAnswer,
     FailureAnswer,
-    GivenAnswer,
-    HangingAnswer,
     ModelAnswer,
     ModelCall,
     ModelReply,
@@ -27,10 +23,12 @@ from vigil.testing.model_server.answers import (
     ModelUsage,
     TextAnswer,
     added,
-    reply_to,
 )
+from vigil.testing.model_server.batches import ModelBatches
 from vigil.testing.model_server.connection import WireReply, WireRequest, serve
-from vigil.testing.model_server.wire import CREATED_AT_S, BadBody, WireProtocol
+from vigil.testing.model_server.entries import LedgerEntry
+from vigil.testing.model_server.replies import failure_of, in_json, sent
+from vigil.testing.model_server.wire import CREATED_AT_S, BadBody, WireProtocol, digest_of
 
 HOST: Final = "127.0.0.1"
 
@@ -44,9 +42,6 @@ PROTOCOLS: Final = {
 
 RESPONSES: Final = "/v1/responses/"
 
-ID_BYTES: Final = 8
-"""Length of the hash in the ids of answers and calls: long enough that two never collide."""
-
 SaidAnswer: TypeAlias = ModelAnswer | str
 """A plain text is a `TextAnswer`."""
 
@@ -56,7 +51,6 @@ ModelScript: TypeAlias = (
 """Answers that are used up one after the other; or a function, async or not, that is asked."""
 
 _ANSWERS: Final = get_args(ModelAnswer)
-_GIVEN: Final = get_args(GivenAnswer)
 
 
 class Unscripted(AssertionError):
@@ -72,49 +66,6 @@ class ModelLedger(msgspec.Struct, frozen=True, kw_only=True):
     usage: ModelUsage = ModelUsage()
 
 
-@dataclass
-class _Asked:
-    """One answer of the script, as far as it is known."""
-
-    request: ModelRequest
-    protocol: WireProtocol
-    digest: str
-    id: str
-    drawing: asyncio.Task[ModelAnswer]
-    times: int = 1
-    polls: int = 0
-    is_canceled: bool = False
-
-    @property
-    def answer(self) -> ModelAnswer | None:
-        if not self.drawing.done() or self.drawing.cancelled() or self.drawing.exception():
-            return None
-        return self.drawing.result()
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether the same idempotency key gets this answer again."""
-        return not self.drawing.done() or isinstance(self.answer, _GIVEN)
-
-    @property
-    def reply(self) -> ModelReply | None:
-        """The answer for the wire; None: it is not there, or the client does not get it whole."""
-        answer = self.answer
-        return reply_to(self.request, answer, id=self.id) if isinstance(answer, _GIVEN) else None
-
-    @property
-    def row(self) -> ModelCall:
-        reply = self.reply
-        return ModelCall(
-            request=self.request,
-            answer=self.answer,
-            usage=ModelUsage() if reply is None else reply.usage,
-            asked=self.times,
-            polls=self.polls,
-            is_canceled=self.is_canceled,
-        )
-
-
 class ModelServer:
     """A server of models on a free port of loopback, for as long as a context lasts.
 
@@ -125,8 +76,8 @@ class ModelServer:
             assert s.calls[0].request.text == "How is it?"
 
     It speaks OpenAI's chat completions and responses (with `background`, to be retrieved and
-    canceled) and Anthropic's messages, in one piece and as a stream, and lists its models. An
-    Anthropic client wants `base_url=s.url`. Any key is good.
+    canceled) and Anthropic's messages, in one piece and as a stream, takes batches of all three,
+    and lists its models. An Anthropic client wants `base_url=s.url`. Any key is good.
 
     Requests with one `Idempotency-Key` and equal bodies are one call, and get one answer; a failure
     is not kept, so the same key then gets the next answer. A different body under a known key is
@@ -148,14 +99,15 @@ class ModelServer:
         Args:
             script: answers, or a function of the `ModelRequest`.
             models: the ids that `/v1/models` lists. Requests may name any.
-            polls_until_complete: how often a background response is retrieved as `in_progress`
-                before it is complete.
+            polls_until_complete: how often a background response or a batch is retrieved as
+                `in_progress` before it is complete.
         """
         self._script, self._models = script, tuple(models)
         self._polls_until_complete = polls_until_complete
-        self._asked: list[_Asked] = []
-        self._by_key: dict[str, _Asked] = {}
-        self._in_background: dict[str, _Asked] = {}
+        self._asked: list[LedgerEntry] = []
+        self._by_key: dict[str, LedgerEntry] = {}
+        self._batches = ModelBatches(self._batched, by_url=PROTOCOLS, polls=polls_until_complete)
+        self._in_background: dict[str, LedgerEntry] = {}
         self._equal: Counter[str] = Counter()
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -235,43 +187,58 @@ class ModelServer:
         protocol = PROTOCOLS.get(request.path)
         if request.method == "POST" and protocol is not None:
             return await self._answer(protocol, request)
+        try:
+            if (reply := self._batches.handle(request)) is not None:
+                return reply
+        except (*UNDECODABLE, BadBody) as problem:
+            said = FailureAnswer(HTTPStatus.BAD_REQUEST, message=str(problem))
+            return failure_of(said, chat.PROTOCOL)
         match request.method, request.path.split("/")[1:]:
             case "GET", ["ledger"]:
                 return WireReply(body=msgspec.json.encode(self.ledger))
             case "GET", ["v1", "models"]:
-                return _in_json(self._listed())
+                return in_json(self._listed())
             case "GET", ["v1", "models", id] if id in self._models:
-                return _in_json(_model(id))
+                return in_json(_model(id))
             case "GET", ["v1", "responses", id] if id in self._in_background:
                 return self._polled(self._in_background[id])
             case "POST", ["v1", "responses", id, "cancel"] if id in self._in_background:
                 return self._canceled(self._in_background[id])
             case _:
                 said = FailureAnswer(HTTPStatus.NOT_FOUND, message=f"no {request.path} here")
-                return _failure(said, chat.PROTOCOL)
+                return failure_of(said, chat.PROTOCOL)
 
-    async def _answer(self, protocol: WireProtocol, request: WireRequest) -> WireReply:
+    def _batched(self, protocol: WireProtocol, body: JsonObject, batch: str) -> LedgerEntry:
+        self._count()
+        return self._entry(protocol, replace(protocol.read(body, ""), batch=batch), body)
+
+    def _count(self) -> None:
         self.requests += 1
         self._another.set()
         self._another = asyncio.Event()
+
+    async def _answer(self, protocol: WireProtocol, request: WireRequest) -> WireReply:
+        self._count()
         key = request.headers.get(IDEMPOTENCY_KEY, "")
         try:
             body = msgspec.json.decode(request.body, type=JsonObject)
             asked = self._entry(protocol, protocol.read(body, key), body)
         except (*UNDECODABLE, BadBody) as problem:
-            return _failure(FailureAnswer(HTTPStatus.BAD_REQUEST, message=str(problem)), protocol)
+            return failure_of(FailureAnswer(HTTPStatus.BAD_REQUEST, message=str(problem)), protocol)
         if asked.request.settings.get("background") and not asked.request.is_streamed:
             self._in_background[f"resp_{asked.id}"] = asked
-            return _in_json(responses.begun(self._head(asked), "queued"))
+            return in_json(responses.begun(self._head(asked), "queued"))
         await asyncio.wait({asked.drawing})
         if (error := asked.drawing.exception()) is not None:
             said = FailureAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, message=_told(error))
-            return _failure(said, protocol)
-        return _sent(asked)
+            return failure_of(said, protocol)
+        return sent(asked)
 
-    def _entry(self, protocol: WireProtocol, request: ModelRequest, body: JsonObject) -> _Asked:
+    def _entry(
+        self, protocol: WireProtocol, request: ModelRequest, body: JsonObject
+    ) -> LedgerEntry:
         """Return the answer that a request gets, a known one for a known idempotency key."""
-        digest = _digest(protocol.name, bytes(raw(body)).decode())
+        digest = digest_of(protocol.name, bytes(raw(body)).decode())
         held = self._by_key.get(request.idempotency_key)
         if held is not None and held.digest != digest:  # guard: key-of-another-body
             raise BadBody(f"idempotency key {request.idempotency_key!r}: its body was another one")
@@ -279,11 +246,11 @@ class ModelServer:
             held.times += 1
             return held
         self._equal[digest] += 1
-        made = _Asked(
+        made = LedgerEntry(
             request=request,
             protocol=protocol,
             digest=digest,
-            id=_digest(digest, str(self._equal[digest])),
+            id=digest_of(digest, str(self._equal[digest])),
             drawing=asyncio.create_task(self._draw(request, len(self._asked))),
         )
         self._asked.append(made)
@@ -307,71 +274,33 @@ class ModelServer:
             raise Unscripted(f"{said!r} is no answer; use one such as TextAnswer('…')")
         return said
 
-    def _head(self, asked: _Asked) -> ModelReply:
+    def _head(self, asked: LedgerEntry) -> ModelReply:
         return ModelReply(id=asked.id, model=asked.request.model)
 
-    def _polled(self, asked: _Asked) -> WireReply:
+    def _polled(self, asked: LedgerEntry) -> WireReply:
         asked.polls += 1
         reply = asked.reply
         if asked.is_canceled:
-            return _in_json(responses.begun(self._head(asked), "cancelled"))
+            return in_json(responses.begun(self._head(asked), "cancelled"))
         if isinstance(failure := asked.answer, FailureAnswer):
             error = {"code": failure.code or "server_error", "message": failure.message}
-            return _in_json(responses.begun(self._head(asked), "failed", error=error))
+            return in_json(responses.begun(self._head(asked), "failed", error=error))
         if reply is None or asked.polls <= self._polls_until_complete:
-            return _in_json(responses.begun(self._head(asked), "in_progress"))
-        return _in_json(responses.whole(reply))
+            return in_json(responses.begun(self._head(asked), "in_progress"))
+        return in_json(responses.whole(reply))
 
-    def _canceled(self, asked: _Asked) -> WireReply:
+    def _canceled(self, asked: LedgerEntry) -> WireReply:
         reply = asked.reply
         if reply is not None and asked.polls > self._polls_until_complete:
-            return _in_json(responses.whole(reply))
+            return in_json(responses.whole(reply))
         asked.is_canceled = True
-        return _in_json(responses.begun(self._head(asked), "cancelled"))
+        return in_json(responses.begun(self._head(asked), "cancelled"))
 
     def _listed(self) -> JsonObject:
         # The fields of both providers: each client reads its own.
         ids = self._models
         ends = {"first_id": ids[0], "last_id": ids[-1]} if ids else {}
         return {"object": "list", "data": [*map(_model, ids)], "has_more": False, **ends}
-
-
-def _sent(asked: _Asked) -> WireReply:
-    """Return an answer on the wire."""
-    protocol = asked.protocol
-    match asked.answer:
-        case FailureAnswer() as failure:
-            return _failure(failure, protocol)
-        case CutOffAnswer(text=text):
-            reply = reply_to(asked.request, TextAnswer(text), id=asked.id)
-            return _on_wire(reply, asked, is_cut_off=True)
-        case HangingAnswer():
-            return WireReply(is_never=True)
-        case _:
-            assert asked.reply is not None, "it is an answer that clients get whole"
-            return _on_wire(asked.reply, asked)
-
-
-def _on_wire(reply: ModelReply, asked: _Asked, *, is_cut_off: bool = False) -> WireReply:
-    if asked.request.is_streamed:
-        frames = tuple(asked.protocol.frames(reply, asked.request))
-        return WireReply(frames=frames, is_cut_off=is_cut_off)
-    return _in_json(asked.protocol.whole(reply), is_cut_off=is_cut_off)
-
-
-def _failure(failure: FailureAnswer, protocol: WireProtocol) -> WireReply:
-    headers = {}
-    after_s = failure.retry_after_s
-    if after_s is not None:
-        is_whole = float(after_s).is_integer()
-        name, value = ("retry-after", after_s) if is_whole else ("retry-after-ms", after_s * 1000)
-        headers[name] = str(round(value))
-    body = bytes(raw(protocol.failed(failure)))
-    return WireReply(status=failure.status, body=body, headers=headers)
-
-
-def _in_json(body: JsonObject, *, is_cut_off: bool = False) -> WireReply:
-    return WireReply(body=bytes(raw(body)), is_cut_off=is_cut_off)
 
 
 def _model(id: str) -> JsonObject:
@@ -384,10 +313,6 @@ def _model(id: str) -> JsonObject:
         "display_name": id,
         "created_at": "2030-01-01T00:00:00Z",
     }
-
-
-def _digest(*parts: str) -> str:
-    return blake2b("\0".join(parts).encode(), digest_size=ID_BYTES).hexdigest()
 
 
 def _told(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,6 +21,9 @@ from vigil.testing.virtual_time import DAY_ONE
 
 CREATED_AT_S: Final = int(DAY_ONE.timestamp())
 """When every answer was made: the time of no clock, so that equal requests get equal answers."""
+
+ID_BYTES: Final = 8
+"""Length of the hash in the ids of answers and calls: long enough that two never collide."""
 
 T = TypeVar("T")
 
@@ -69,3 +73,8 @@ def frame(data: JsonObject | str, *, event: str = "") -> bytes:
     said = data if isinstance(data, str) else json_text(data)
     name = f"event: {event}\n" if event else ""
     return f"{name}data: {said}\n\n".encode()
+
+
+def digest_of(*parts: str) -> str:
+    """Return the hash that ids are made of."""
+    return blake2b("\0".join(parts).encode(), digest_size=ID_BYTES).hexdigest()
