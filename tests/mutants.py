@@ -629,6 +629,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_driver.py",
     ),
     Mutant(
+        "servers-pause-kept",
+        "retries: a pause is as long as the server asks for",
+        returns("pause_s"),
+        "tests/engine/functions/test_retries.py",
+    ),
+    Mutant(
         "idempotency-key-of-one-call",
         "an idempotency key is one call's",
         gives("f'{$0.value}:{$2.value}'"),
@@ -8177,6 +8183,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_retries.py",
     ),
     Mutant(
+        "servers-pause-kept",
+        "retries: a pause is as long as the server asks for",
+        returns("pause_s"),
+        "tests/engine/functions/test_retries.py",
+    ),
+    Mutant(
         "idempotency-key-of-one-call",
         "retries: all attempts have one key",
         gives("f'{$0.value}:{path}:{$4.value}'"),
@@ -8289,6 +8301,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "settling: calls of other branches stay unknown",
         gives("[$call for $for.target in ()]"),
         "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
+        "servers-pause-kept",
+        "retries: a pause is as long as the server asks for",
+        returns("pause_s"),
+        "tests/engine/functions/test_retries.py",
     ),
     Mutant(
         "idempotency-key-of-one-call",
