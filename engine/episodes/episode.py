@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
@@ -79,6 +80,10 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     cost_tokens: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: Decimal | None = None
+    agent: str = ""
     cost_ms: int = 0
     model: str = ""
     is_override: bool = False
@@ -115,6 +120,7 @@ class Announce(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     findings: tuple[FindingIntent, ...] = ()
     child: ChildStart | None = None
+    reserved_usd: Decimal | None = None
 
 
 class Save(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -139,6 +140,8 @@ class StepKind(StrEnum):
     REPORT = "report"
     EPISODE = "episode"
     """Another episode, its child, has run."""
+    MODEL_REQUEST = "model_request"
+    """An agent has asked its model."""
     APPROVAL = "approval"
     WAIT = "wait"
 
@@ -163,16 +166,19 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
     """The number of the first of them among all intents of the episode, from 0."""
     child: ChildStart | None = None
     """The episode that is about to be started, if it is one."""
+    reserved_usd: Decimal | None = None
+    """The most that a request to a model can cost, if it is one; it is used until the request is
+    recorded with what it has cost."""
 
     @property
     def is_call(self) -> bool:
         """Whether it is of a tool, so that only the tool knows what has happened.
 
         Sleeps, outputs, reports and children are carried on by the next node, from what is recorded
-        here.
+        here; a request to a model is made again.
         """
         is_carried_on = self.until is not None or self.output_key or self.findings or self.child
-        return not is_carried_on
+        return not is_carried_on and self.reserved_usd is None
 
 
 class StoredResult(Struct, frozen=True, kw_only=True):
@@ -213,6 +219,16 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     output_tokens: int = 0
     """The two apart, as the synthesizer has reported them; both 0: it has not, and `cost_tokens` is
     its estimate. Those of a child are not told apart."""
+    cached_tokens: int = 0
+    """Of the input, those that the provider had from earlier requests."""
+    reasoning_tokens: int = 0
+    """Of the output, those that the model has thought with."""
+    cost_usd: Decimal | None = None
+    """What a request to a model has cost, by the price of that moment; None: nobody knows, or it is
+    no such request."""
+    agent: str = ""
+    """The name of the agent that has asked for it, and the digest of its prompt, tools, settings
+    and model: `triage:5c1f…`; empty: none has."""
     cost_ms: int = 0
     model: str = ""
     is_override: bool = False
