@@ -173,6 +173,13 @@ def jittered_s(pause_s: float, *, seed: str) -> float:
     return pause_s * (1 + share) / 2
 
 
+def finite(value: object) -> float | None:
+    """Return `value` as a float if it is a finite number, and else None."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
 def is_whole(value: object) -> bool:
     """Return whether `value` is a whole number; `True`, an `int` to Python, is none."""
     return isinstance(value, int) and not isinstance(value, bool)

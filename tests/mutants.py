@@ -84,6 +84,7 @@ REFUSALS: Final = "tests/engine/waits/test_refusals_on_replicas.py"
 
 CHILDREN: Final = "tests/engine/functions/test_children.py"
 
+MODEL_SERVER: Final = "tests/testing/test_model_server.py"
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
 ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
 LATEST_ENDS: Final = "tests/engine/episodes/test_latest_ends.py"
@@ -633,6 +634,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "the values of an action",
         becomes("None").at("call"),
         "tests/engine/execution/test_driver.py",
+    ),
+    Mutant(
+        "servers-pause-kept",
+        "retries: a pause is as long as the server asks for",
+        returns("pause_s"),
+        "tests/engine/functions/test_retries.py",
     ),
     Mutant(
         "idempotency-key-of-one-call",
@@ -2916,6 +2923,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "retries: the template adds none of its own",
         returns("_again(state, failed)"),
         "tests/engine/templates/test_synthesize.py",
+    ),
+    Mutant(
+        "unscripted-request-told",
+        "server of models: a request that the script cannot answer fails the test",
+        never,
+        MODEL_SERVER,
+    ),
+    Mutant(
+        "key-of-another-body",
+        "server of models: a known idempotency key comes with the body that it came with",
+        never,
+        MODEL_SERVER,
+    ),
+    Mutant(
+        "failure-not-kept-by-key",
+        "server of models: a repeated idempotency key gets another answer after a failure",
+        becomes("if held is not None:\n    held.times += 1\n    return held"),
+        MODEL_SERVER,
     ),
     Mutant(
         "stub-has-retries-of-real",
@@ -8165,6 +8190,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_retries.py",
     ),
     Mutant(
+        "servers-pause-kept",
+        "retries: a pause is as long as the server asks for",
+        returns("pause_s"),
+        "tests/engine/functions/test_retries.py",
+    ),
+    Mutant(
         "idempotency-key-of-one-call",
         "retries: all attempts have one key",
         gives("f'{$0.value}:{path}:{$4.value}'"),
@@ -8277,6 +8308,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "settling: calls of other branches stay unknown",
         gives("[$call for $for.target in ()]"),
         "tests/engine/operations/test_settle.py",
+    ),
+    Mutant(
+        "servers-pause-kept",
+        "retries: a pause is as long as the server asks for",
+        returns("pause_s"),
+        "tests/engine/functions/test_retries.py",
     ),
     Mutant(
         "idempotency-key-of-one-call",

@@ -22,6 +22,7 @@ import msgspec
 from engine import validation
 from engine.app.actions import (
     NAME_CHARS_MAX,
+    RETRY_AFTER_S_MAX,
     Retries,
     ToolCall,
     problem_of_declared,
@@ -138,12 +139,19 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolFailed(Exception):
-    """Raised by a tool to report a failure, which `handle_result` gets as a `Failure`."""
+    """Raised by a tool to report a failure, which `handle_result` gets as a `Failure`.
 
-    def __init__(self, error_class: str, detail: str = "") -> None:
+    `retry_after_s`: how long its server asks to be left alone, in seconds. If the call is repeated,
+    the pause is as long at least, up to an hour; alone it repeats nothing.
+    """
+
+    def __init__(
+        self, error_class: str, detail: str = "", *, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
         self.error_class = error_class or "tool_failed"
         self.detail = detail
+        self.retry_after_s = retry_after_s
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -275,17 +283,20 @@ def _problem_of_retries(tool: Tool) -> str | None:
     return None
 
 
-def retry_s(retries: Retries | None, error_class: str, *, attempt: int, key: str) -> float:
+def retry_s(
+    retries: Retries | None, error_class: str, *, attempt: int, key: str, after_s: float = 0.0
+) -> float:
     """Return the pause after the failed `attempt`, from 1, in seconds; 0: it was the last one.
 
-    `key` fixes the jitter.
+    `key` fixes the jitter. The server that failed asks for a pause of `after_s` at least.
     """
     # guard: retry-attempts-max
     if retries is None or attempt >= retries.attempts_max or error_class not in RETRIED:
         return 0.0
     # guard: pauses-grow
     pause_s = backoff_s(attempt, first_s=retries.first_s, most_s=retries.most_s)
-    return jittered_s(pause_s, seed=f"{key}.{attempt}")  # guard: jitter-of-call
+    pause_s = jittered_s(pause_s, seed=f"{key}.{attempt}")  # guard: jitter-of-call
+    return max(pause_s, min(after_s, RETRY_AFTER_S_MAX))  # guard: servers-pause-kept
 
 
 class Synthesis(msgspec.Struct, frozen=True, kw_only=True):

@@ -460,7 +460,13 @@ class EpisodeTurns:
         retries = self.executor.retries(action)
         _, attempt = attempt_at(path)
         # guard: attempts-counted
-        return retry_s(retries, failed.error_class, attempt=attempt, key=ctx.idempotency_key)
+        return retry_s(
+            retries,
+            failed.error_class,
+            attempt=attempt,
+            key=ctx.idempotency_key,
+            after_s=failed.retry_s,
+        )
 
     def _call_context(self, mark: str, path: str) -> CallContext:
         opened, episode = self.opened, self.journal.episode

@@ -65,7 +65,7 @@ from engine.runtime.gather import gather_bounded
 from engine.secrets import hide, removed, texts_in, without
 from engine.usercode.call import attempt, call, call_now, in_text
 from engine.usercode.tool_calls import ToolCalls
-from engine.validation import is_whole
+from engine.validation import finite, is_whole
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
 from streams.json import NOTHING, JsonObject, raw, unraw
@@ -257,7 +257,7 @@ class StepExecutor:
             result = await self._called(tool, action, ctx)
             kept = _encoded(result, of=step.tool_name)  # guard: result-no-json-fails-call
         except ToolFailed as failure:
-            return _failed(step, failure.error_class, failure.detail, secrets=secrets)
+            return _as_failed(step, failure, secrets=secrets)
         except Unencodable as error:
             return _failed(step, error.error_class, str(error), secrets=secrets)
         size_bytes = len(memoryview(kept))
@@ -353,7 +353,7 @@ class StepExecutor:
             returned = await attempt(_answer(synthesizer, action, ctx))
         except ToolFailed as failure:
             secrets |= frozenset(removed(unraw(prompt), shown))
-            return _failed(step, failure.error_class, failure.detail, secrets=secrets)
+            return _as_failed(step, failure, secrets=secrets)
         return self._synthesized(step, returned, secrets)
 
     def _count_tokens(self, used: Mapping[str, int], *, model: str) -> None:
@@ -419,6 +419,12 @@ def _encoded(result: object, *, of: str, bytes_max: int | None = None) -> msgspe
 def _has_limits(tool: Tool) -> bool:
     limits = (tool.timeout_s, tool.rate_per_s, tool.breaker)
     return bool(tool.cache_ttl_s) or any(limit is not None for limit in limits)
+
+
+def _as_failed(step: Performed, failure: ToolFailed, *, secrets: Collection[str]) -> Performed:
+    """Return `step` as it failed; `retry_s` is the pause that its server asks for."""
+    failed = _failed(step, failure.error_class, failure.detail, secrets=secrets)
+    return replace(failed, retry_s=max(finite(failure.retry_after_s) or 0.0, 0.0))
 
 
 def _failed(
