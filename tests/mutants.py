@@ -730,6 +730,18 @@ TABLE: Final[Sequence[Mutant]] = (
         always.at("compare"),
         TOOL_CALLS,
     ),
+    Mutant(
+        "one-connection-per-node",
+        "tools of servers: they share what a node keeps between calls",
+        never,
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "node-closes-tools",
+        "tools of servers: a node closes what their calls have opened",
+        dropped,
+        "tests/engine/node/test_node.py",
+    ),
     Mutant("tool-rate", "tool functions: the rate of a tool", without("1"), TOOL_CALLS),
     Mutant(
         "far-turn-not-taken", "tool functions: a turn that is far is not taken", never, TOOL_CALLS
