@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from streams.memory import memory_ports
 from streams.model.events import StepAnnounced, StepRecorded
 from tests.engine.adapters.receiver import Receiver, answer
 from tests.engine.stage import CLOCK, Later, Scripted, app_of, lived, open_episode, running
-from tests.engine.toolbox.reaching import CTX, ROOT, Serving, calling, process
+from tests.engine.toolbox.reaching import COMMAND, CTX, ROOT, Serving, calling, process
 from vigil.adapters import env
 
 READS = (
@@ -43,6 +44,32 @@ async def reaching(where: str, *, tools=None, **env):
     else:
         async with Serving(**env) as serving, calling(**serving.place, **tools) as call:
             yield call
+
+
+@pytest.fixture(scope="module")
+def served():
+    """Where a server is over HTTP, for tests that do not change it."""
+    command = [COMMAND["command"], *COMMAND["args"], "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process_:
+        try:
+            yield {"url": f"http://127.0.0.1:{int(process_.stdout.readline())}/mcp"}
+        finally:
+            process_.kill()
+
+
+@pytest.fixture
+async def call(served):
+    """Calls tools of that server."""
+    async with calling(**served, tools=TOOLS) as call:
+        yield call
+
+
+@pytest.fixture(scope="module")
+def pins(served):
+    """The pins of its tools."""
+    server = mcp_server(tools=TOOLS, **served).functions["pid"].server
+    assert isinstance(server, McpServer)
+    return {name: each.pin for name, each in asyncio.run(server.tools()).items()}
 
 
 @pytest.fixture(params=["process", "http"])
@@ -69,40 +96,35 @@ async def test_a_result_is_what_is_structured_else_text_else_the_parts(where):
         ]
 
 
-async def test_arguments_that_do_not_fit_never_reach_the_server():
-    async with reaching("process") as call:
-        missing = await failed(call, "search")
-        wrong = await failed(call, "search", query=7)
+async def test_arguments_that_do_not_fit_never_reach_the_server(call):
+    missing = await failed(call, "search")
+    wrong = await failed(call, "search", query=7)
 
     assert missing.error_class == wrong.error_class == "invalid_arguments"
     assert missing.detail == "search: $: 'query' is a required property"
     assert wrong.detail == "search: $.query: 7 is not of type 'string'"
 
 
-async def test_an_answer_that_is_an_error_fails_with_its_text():
-    async with reaching("process") as call:
-        failure = await failed(call, "refuse", why="not on Sundays")
+async def test_an_answer_that_is_an_error_fails_with_its_text(call):
+    failure = await failed(call, "refuse", why="not on Sundays")
     assert failure.error_class == "tool_failed"
     assert failure.detail.endswith("not on Sundays")
 
 
-async def test_a_tool_that_the_server_lacks_is_not_found():
-    async with reaching("process") as call:
-        failure = await failed(call, "gone")
+async def test_a_tool_that_the_server_lacks_is_not_found(call):
+    failure = await failed(call, "gone")
     assert failure.error_class == "tool_not_found"
     assert "the server has no 'gone'; it has add, ask," in failure.detail
 
 
-async def test_a_question_of_the_server_fails_with_what_it_asks():
-    async with reaching("process") as call:
-        failure = await failed(call, "ask")
+async def test_a_question_of_the_server_fails_with_what_it_asks(call):
+    failure = await failed(call, "ask")
     assert failure.error_class == "input_required"
     assert "Really delete all?" in failure.detail
 
 
-async def test_a_call_that_the_server_puts_off_comes_again():
-    async with reaching("process") as call:
-        assert await call("later") == {"result": "second"}
+async def test_a_call_that_the_server_puts_off_comes_again(call):
+    assert await call("later") == {"result": "second"}
 
 
 async def test_a_call_that_takes_too_long_is_cut_off_and_the_next_one_works(where):
@@ -124,14 +146,8 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(monkeypatch):
 # Pins.
 
 
-async def pin_of(name: str) -> str:
-    server = mcp_server(tools={name: "read"}, **process()).functions[name].server
-    assert isinstance(server, McpServer)
-    return (await server.tools())[name].pin
-
-
-async def test_a_tool_that_has_changed_is_not_called(where, tmp_path):
-    pin, file = await pin_of("add"), tmp_path / "notes"
+async def test_a_tool_that_has_changed_is_not_called(where, pins, tmp_path):
+    pin, file = pins["add"], tmp_path / "notes"
     file.touch()
     tools = {"add": McpTool("change", pin=pin), "search": "read"}
     env = {"NOTES_FILE": str(file)}
@@ -147,8 +163,8 @@ async def test_a_tool_that_has_changed_is_not_called(where, tmp_path):
     assert len(file.read_text().splitlines()) == 1
 
 
-async def test_a_change_is_seen_on_an_open_connection_too(tmp_path):
-    tools = {"add": McpTool("change", pin=await pin_of("add"))}
+async def test_a_change_is_seen_on_an_open_connection_too(pins, tmp_path):
+    tools = {"add": McpTool("change", pin=pins["add"])}
     file = tmp_path / "notes"
     file.touch()
     async with (
@@ -162,10 +178,10 @@ async def test_a_change_is_seen_on_an_open_connection_too(tmp_path):
         assert (await failed(call, "add", text="second")).error_class == "tool_changed"
 
 
-async def test_a_list_holds_as_long_as_the_server_says_but_not_over_a_minute(tmp_path):
+async def test_a_list_holds_as_long_as_the_server_says_but_not_over_a_minute(pins, tmp_path):
     clock, file = Later(), tmp_path / "notes"
     file.touch()
-    tools = {"add": McpTool("change", pin=await pin_of("add"))}
+    tools = {"add": McpTool("change", pin=pins["add"])}
     lasting = {"NOTES_FILE": str(file), "NOTES_TTL_MS": "3600000"}
     declared = {"tools": tools, "clock": clock}
     async with Serving(**lasting) as serving, calling(**serving.place, **declared) as call:
@@ -193,16 +209,16 @@ def test_a_pin_is_of_name_description_and_schema(other):
     assert other.pin != pinned.pin
 
 
-async def test_the_line_with_the_pin_of_an_unpinned_tool_is_told_once():
+async def test_the_line_with_the_pin_of_an_unpinned_tool_is_told_once(served, pins):
     tools = {"find": McpTool("read", name="search")}
     with capture_logs() as logs:
-        async with calling(**process(), tools=tools) as call:
+        async with calling(**served, tools=tools) as call:
             await call("find", query="a")
             await call("find", query="b")
 
     (told,) = [each for each in logs if "no pin" in each["event"]]
-    pin = await pin_of("search")
-    assert told["do"] == f'allow it as "find": McpTool("read", pin="{pin}", name="search"),'
+    line = f'"find": McpTool("read", pin="{pins["search"]}", name="search"),'
+    assert told["do"] == f"allow it as {line}"
 
 
 def test_a_line_with_a_pin_needs_no_name_that_is_the_same():
