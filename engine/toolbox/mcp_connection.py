@@ -137,13 +137,15 @@ class McpConnection:
         listed = there.get(tool.name)
         if listed is None:
             known = ", ".join(sorted(there)) or "none"
-            raise self._failed("tool_not_found", f"the server has no {tool.name!r}; it has {known}")
+            raise self._tool_failed(
+                "tool_not_found", f"the server has no {tool.name!r}; it has {known}"
+            )
         listed.check_pin(tool.allowed.pin)
         self._tell_pin(tool, listed)
         listed.check_arguments(args)
         answer = await self._answer(session, tool.name, args, ctx, seen)
         if answer.is_error:  # guard: error-result-fails-call
-            raise self._failed("tool_failed", _text_of(answer) or "the server gives no reason")
+            raise self._tool_failed("tool_failed", _text_of(answer) or "the server gives no reason")
         return result_of(answer)
 
     async def tools(self) -> Mapping[str, ListedTool]:
@@ -178,7 +180,7 @@ class McpConnection:
         except MCPError as error:
             raise self._failure(session, error, seen) from error
         except ValidationError as error:
-            raise self._failed(INVALID_RETURN, f"its list of tools: {error}") from error
+            raise self._tool_failed(INVALID_RETURN, f"its list of tools: {error}") from error
 
     async def _opened(self) -> tuple[_Session, bool]:
         """Return the session, opened if need be, and whether it was there before."""
@@ -218,14 +220,16 @@ class McpConnection:
                 raise self._failure(session, error, seen) from error
             except (ValidationError, RuntimeError) as error:
                 # What came is no result, or not one as the server has declared it.
-                raise self._failed(INVALID_RETURN, str(error)) from error
+                raise self._tool_failed(INVALID_RETURN, str(error)) from error
             if not isinstance(answer, InputRequiredResult):
                 return answer
             if answer.input_requests:  # guard: question-fails-call
-                raise self._failed(INPUT_REQUIRED, _question(answer))
+                raise self._tool_failed(INPUT_REQUIRED, _question(answer))
             state = answer.request_state
             await self._clock.sleep(ROUND_S)
-        raise self._failed("tool_unavailable", f"the server puts the call off, {ROUNDS_MAX} times")
+        raise self._tool_failed(
+            "tool_unavailable", f"the server puts the call off, {ROUNDS_MAX} times"
+        )
 
     def _tell_pin(self, tool: ServerTool, listed: ListedTool) -> None:
         """Log, once, the pin of a tool that has none."""
@@ -257,7 +261,7 @@ class McpConnection:
         found = class_of_status(status) if is_status else _CLASSES.get(error.code, "tool_failed")
         told = f"{status}: {error.message}" if is_status else error.message
         asked = _asked(error.data) if found == INPUT_REQUIRED else ""
-        return self._failed(found, f"{told}: {asked}" if asked else told)
+        return self._tool_failed(found, f"{told}: {asked}" if asked else told)
 
     def _unopened(self, error: BaseException, seen: _Seen) -> ToolFailed:
         """Return why no session could be opened."""
@@ -267,17 +271,19 @@ class McpConnection:
         if seen.is_too_large:
             return self._too_large()
         if status >= HTTPStatus.BAD_REQUEST and isinstance(cause, MCPError):
-            return self._failed(class_of_status(status), f"{status}: {cause.message}")
+            return self._tool_failed(class_of_status(status), f"{status}: {cause.message}")
         if isinstance(cause, TimeoutError):
-            return self._failed("tool_timeout", f"the server is not there within {OPEN_S_MAX:g} s")
+            return self._tool_failed(
+                "tool_timeout", f"the server is not there within {OPEN_S_MAX:g} s"
+            )
         # Others quote what cannot be sent, which may be a secret.
         is_told = isinstance(cause, OSError | MCPError | httpx2.NetworkError)
-        return self._failed("tool_unavailable", f"{kind}: {cause}" if is_told else kind)
+        return self._tool_failed("tool_unavailable", f"{kind}: {cause}" if is_told else kind)
 
     def _too_large(self) -> ToolFailed:
-        return self._failed(TOO_LARGE, f"an answer of over {RESULT_BYTES_MAX:,} bytes")
+        return self._tool_failed(TOO_LARGE, f"an answer of over {RESULT_BYTES_MAX:,} bytes")
 
-    def _failed(self, error_class: str, detail: str) -> ToolFailed:
+    def _tool_failed(self, error_class: str, detail: str) -> ToolFailed:
         # Before it is cut: a part of a secret is not found.
         # guard: mcp-error-hides-secrets
         said = without(" ".join(detail.split()), self._place.secrets())
@@ -484,8 +490,8 @@ def _cause(error: BaseException) -> BaseException:
 
 def _retrieve(task: asyncio.Task[None]) -> None:
     """Retrieve how a session has ended: the calls on it say so."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.debug("a session with an MCP server has ended", why=type(_cause(error)).__name__)
+    if not task.cancelled():
+        task.exception()
 
 
 @cache
