@@ -107,6 +107,7 @@ RECONCILING: Final = "tests/engine/operations/test_drift.py"
 RECONCILER: Final = "tests/engine/operations/test_reconcile.py"
 
 TOOL_CALLS: Final = "tests/engine/usercode/test_tool_calls.py"
+MCP: Final = "tests/engine/toolbox/test_mcp.py"
 SYNC_CLIENT: Final = "tests/client/test_sync.py"
 
 CONNECTIONS: Final = "tests/client/test_connections.py"
@@ -743,6 +744,96 @@ TABLE: Final[Sequence[Mutant]] = (
         "tool functions: an answer is no failure of the tool",
         always.at("compare"),
         TOOL_CALLS,
+    ),
+    Mutant(
+        "one-connection-per-node",
+        "tools of servers: they share what a node keeps between calls",
+        never,
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "node-closes-tools",
+        "tools of servers: a node closes what their calls have opened",
+        dropped,
+        "tests/engine/node/test_node.py",
+    ),
+    Mutant(
+        "changed-tool-not-called",
+        "tools of servers: a tool that has changed is not called",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "mcp-arguments-fit-schema",
+        "tools of servers: arguments that do not fit never reach the server",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "schema-refers-to-itself-only",
+        "tools of servers: a schema makes no requests",
+        returns("kind(parsed)"),
+        MCP,
+    ),
+    Mutant(
+        "error-result-fails-call",
+        "tools of servers: an answer that is an error fails the call",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "broken-connection-reopened",
+        "tools of servers: a connection that has broken between calls is replaced",
+        always,
+        MCP,
+    ),
+    Mutant(
+        "broken-connection-left",
+        "tools of servers: a connection that has broken is left",
+        dropped,
+        MCP,
+    ),
+    Mutant(
+        "key-in-meta",
+        "tools of servers: calls have the idempotency key",
+        gives("{}"),
+        MCP,
+    ),
+    Mutant(
+        "question-fails-call",
+        "tools of servers: a question fails the call",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "list-holds-not-forever",
+        "tools of servers: a list of tools holds a minute at most",
+        gives("None, 7200.0"),
+        MCP,
+    ),
+    Mutant(
+        "mcp-answer-bytes-max",
+        "tools of servers: an answer that is too long is not read",
+        dropped,
+        MCP,
+    ),
+    Mutant(
+        "mcp-error-hides-secrets",
+        "tools of servers: no error has a secret",
+        gives("detail"),
+        MCP,
+    ),
+    Mutant(
+        "missing-extra-told",
+        "tools of servers: a missing extra is one line",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "risk-is-side-effect",
+        "tools of servers: what changes something is a side effect",
+        never.at("compare"),
+        MCP,
     ),
     Mutant("tool-rate", "tool functions: the rate of a tool", without("1"), TOOL_CALLS),
     Mutant(

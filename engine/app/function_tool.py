@@ -259,10 +259,10 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
 
 
 class ToolGroup(Tool):
-    """Functions of one capability."""
+    """Tools of one capability: functions, or those of one server."""
 
-    def __init__(self, functions: Mapping[str, FunctionTool[..., Any]]) -> None:
-        """Serve each action by its function."""
+    def __init__(self, functions: Mapping[str, Tool]) -> None:
+        """Serve each action by its tool."""
         self.functions = functions
 
     @property
@@ -597,13 +597,17 @@ def tool_texts(tools: Mapping[str, Tool]) -> tuple[str, ...]:
     """Return what strategies know `tools` by: their names, and those of their arguments."""
     texts: list[str] = []
     for capability, each in sorted(tools.items()):
-        functions = each.functions if isinstance(each, ToolGroup) else {}
-        if not functions and isinstance(each, FunctionTool):
-            functions = {each.action: each}
-        texts += (
-            f"{capability}.{action}({', '.join(function.arguments.__struct_fields__)})"
-            for action, function in sorted(functions.items())
-        )
-        if not functions:
-            texts.append(f"{capability} {type(each).__qualname__}")
+        if isinstance(each, ToolGroup):
+            named = sorted(each.functions.items())
+            texts += (_tool_text(f"{capability}.{action}", one) for action, one in named)
+        elif isinstance(each, FunctionTool):
+            texts.append(_tool_text(f"{capability}.{each.action}", each))
+        else:
+            texts.append(_tool_text(capability, each))
     return tuple(texts)
+
+
+def _tool_text(name: str, tool: Tool) -> str:
+    if isinstance(tool, FunctionTool):
+        return f"{name}({', '.join(tool.arguments.__struct_fields__)})"
+    return f"{name} {type(tool).__qualname__}"

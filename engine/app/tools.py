@@ -12,7 +12,7 @@ outside in dry runs. An expectation declares them, or a fire by hand gives them 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Final, Literal, Protocol, TypeAlias
@@ -31,6 +31,7 @@ from engine.app.actions import (
 from engine.app.context import OUT_OF_REACH, Findings
 from engine.errors import CRASH, Unencodable
 from engine.validation import backoff_s, jittered_s
+from streams.clock import Clock
 from streams.errors import BadName
 from streams.json import NOTHING, UNDECODABLE, JsonObject
 from streams.model.triggers import OverrideFailure, Overrides
@@ -175,6 +176,23 @@ class ToolBreaker(msgspec.Struct, frozen=True, kw_only=True):
     """How long it stays open before one call is made, in seconds. That one decides."""
 
 
+class ToolConnection(Protocol):
+    """What calls of the tools of one server go over, on one node."""
+
+    async def call(self, tool: Tool, args: JsonObject, ctx: CallContext) -> object:
+        """Return the result of a call of `tool`, any JSON value; or raise `ToolFailed`."""
+
+    async def close(self) -> None:
+        """Release what the calls have opened. Called once, when the node has stopped."""
+
+
+class ToolServer(Protocol):
+    """What several tools share, and a node keeps between their calls: a connection, a process."""
+
+    def connection(self, clock: Clock) -> ToolConnection:
+        """Return that of one node. It opens at its first call."""
+
+
 class Tool:
     """Something strategies can call. Override `call`; the rest has sensible defaults."""
 
@@ -207,6 +225,9 @@ class Tool:
     """How often a failed call is repeated, and after which pauses; None: never. A side effect must
     be `idempotent` for it."""
 
+    server: ToolServer | None = None
+    """What a node makes its calls over, in place of `call`; None: `call`."""
+
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         """Do `action` and return its result, any JSON value, or raise `ToolFailed`."""
         raise NotImplementedError
@@ -218,6 +239,10 @@ class Tool:
     def redact_result(self, result: object) -> object:
         """Return `result` with secrets removed."""
         return result
+
+    def secrets(self) -> Iterable[str]:
+        """Return what it knows itself and nobody may see in results and errors."""
+        return ()
 
     @property
     def known_actions(self) -> frozenset[str] | None:

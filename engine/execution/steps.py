@@ -110,9 +110,9 @@ def secrets_of(action: ToolCall, tool: Tool, *, shown: msgspec.Raw) -> frozenset
         return frozenset()
     transient = [value for name, value in action.args.items() if name.startswith("_")]
     found = set(texts_in(transient)) if transient else set[str]()
+    found.update(tool.secrets())
     redacts = type(tool).redact is not Tool.redact
     if isinstance(tool, FunctionTool):
-        found.update(tool.secrets())
         redacts = bool(tool.hidden)
     if redacts:
         found.update(removed(unraw(raw(without_transient(action.args))), unraw(shown)))
@@ -327,7 +327,8 @@ class StepExecutor:
         begin = self.claim.check  # guard: claim-checked-before-side-effect
         self.calling.append(name := f"{action.capability}.{action.action}")
         try:
-            if isinstance(tool, FunctionTool) or _has_limits(tool):
+            is_kept = tool.server is not None
+            if is_kept or isinstance(tool, FunctionTool) or _has_limits(tool):
                 return await self.tool_calls.make(tool, action, ctx, begin=begin)
             return await attempt(tool.call(action.action, action.args, ctx), begin=begin)
         finally:

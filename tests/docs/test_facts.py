@@ -159,6 +159,7 @@ GIVES_CLASS: Final = {
     "CallFailed": 0,
     "EpisodeFailed": 0,
     "ToolFailed": 0,
+    "_tool_failed": 0,
     "_failed": 1,
     "Takeover": 1,
     "CancelEpisode": 0,

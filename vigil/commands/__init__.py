@@ -78,6 +78,7 @@ ENTRIES: Final = {
     "check": Listed(
         "check", "Import an app, and list code that cannot be replayed and names that do not exist."
     ),
+    "mcp": Listed("mcp", "MCP: pins of the tools of servers.", is_group=True),
     "doctor": Listed("repairs.doctor", "Check settings, servers, streams and tables."),
 }
 

@@ -33,6 +33,7 @@ from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
 from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
+from vigil.commands import mcp
 
 NOW: Final = datetime(2026, 11, 23, 17, 4, 30, tzinfo=UTC)
 Rows = list[dict[str, Any]]
@@ -589,6 +590,18 @@ PLACES: Final[Rows] = [
         "actor": "watcher", "expectation": "endpoint_is_healthy", "place": "watch.py:71",
         "found": "there is no tool endpoint.fetsh", "instead": "endpoint.fetch",
     },
+]  # fmt: skip
+
+PINS: Final[Rows] = [
+    {
+        "server": "github", "tool": tool, "state": state, "risk": risk,
+        "line": f'"{tool}": McpTool("{risk or mcp.NO_RISK}", pin="{pin * 8}"),',
+    }
+    for tool, state, risk, pin in [
+        ("search_issues", "as pinned", "read", "6ee1"),
+        ("create_issue", "changed", "change", "0c4a"),
+        ("delete_repository", "not allowed", None, "71bd"),
+    ]
 ]  # fmt: skip
 
 FORGOTTEN: Final = RecoverReport(

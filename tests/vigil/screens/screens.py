@@ -22,6 +22,7 @@ from vigil.commands import (
     events,
     findings,
     inbox,
+    mcp,
     mode,
     outputs,
     workflows,
@@ -111,6 +112,7 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "recover --dry-run": lambda: repair.print_recovered(rows.FORGOTTEN, is_dry=True, now=NOW),
     "reconcile --dry-run": lambda: repair.show_reconciled(rows.RECONCILED, is_dry=True),
     "sql 'select …'": lambda: show_rows(rows.ANSWER, [*rows.ANSWER[0]], is_json=False),
+    "mcp pins watch:app": lambda: mcp.print_pins(rows.PINS),
     "check watch:app": lambda: show_rows(rows.PLACES, check.COLUMNS, is_json=False),
     "doctor": lambda: doctor.print_diagnosis(rows.VERSIONS, rows.SETTINGS, rows.CHECKS),
 }
