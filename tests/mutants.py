@@ -9539,13 +9539,13 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "provider-hint-awaited",
         "agents: a repeated request waits as long as the provider says",
-        never,
+        gives("0.0"),
         "tests/engine/agents/test_failures.py",
     ),
     Mutant(
         "dry-run-agent-tools",
         "agents: a dry run makes no unknown calls",
-        returns("await unit.make()"),
+        returns('await unit.make("")'),
         "tests/engine/agents/test_failures.py",
     ),
     Mutant(
@@ -9571,5 +9571,11 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: what a request may cost is durable before it is made",
         dropped,
         "tests/engine/agents/test_money.py",
+    ),
+    Mutant(
+        "request-has-key",
+        "agents: a provider can tell a request that a dead node has made",
+        dropped,
+        "tests/acceptance/test_agents.py",
     ),
 )

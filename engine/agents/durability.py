@@ -52,6 +52,11 @@ _CONFIG: Final[RoleBasedOperationConfig[None]] = RoleBasedOperationConfig(
 
 _LEAVES_JOURNALED: Final = ("FunctionToolset", "MCPToolset", "DynamicToolset", "ExternalToolset")
 
+HEADERS: Final = "extra_headers"
+
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+"""What tells a provider that a request is one that a dead node has made before."""
+
 Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToolResults]]
 """Has people decide on calls of tools that need it, or waits for results from elsewhere."""
 
@@ -119,7 +124,7 @@ class AgentRun:
                     name=f"{self.name}.{ctx.tool_name}",
                     mark=digest([ctx.tool_name, args]),
                     args=_shown(args),
-                    make=lambda: made(body),
+                    make=lambda _: made(body),
                 )
             case _:
                 name = type(operation_id).__name__.removesuffix("Id")
@@ -128,7 +133,7 @@ class AgentRun:
                     name=f"{self.name}.{name}",
                     mark=digest([repr(operation_id)]),
                     args=raw({}),
-                    make=lambda: made(body),
+                    make=lambda _: made(body),
                 )
 
     def _request(
@@ -139,13 +144,19 @@ class AgentRun:
         prompt = self.prompts.of(model, messages, settings, parameters)
         self.versions.append(prompt.version)
         given = (settings or {}).get("max_tokens")
+
+        async def make(key: str) -> Made:
+            if (headers := (settings or {}).get(HEADERS)) is not None:
+                headers[IDEMPOTENCY_KEY] = key  # guard: request-has-key
+            return await made(body, hidden=self.hidden)
+
         size = len(to_json([messages, parameters], fallback=repr))
         return Unit(
             kind=StepKind.MODEL_REQUEST,
             name=self.name,
             mark=digest([prompt.version, prompt.history]),
             args=raw(prompt),
-            make=lambda: made(body, hidden=self.hidden),
+            make=make,
             agent=f"{self.name}:{prompt.version}",
             size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
             retries=self.retries,

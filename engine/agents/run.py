@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -21,7 +21,7 @@ from pydantic_ai.tools import (
 )
 from pydantic_ai.toolsets import AbstractToolset
 
-from engine.agents.durability import AgentRun, Durability
+from engine.agents.durability import HEADERS, AgentRun, Durability
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_of_call
 from engine.agents.result import recorded, result_of
@@ -116,9 +116,16 @@ async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the
             model=asked.model,
             message_history=asked.message_history,
             usage_limits=_limits(asked.budget),
+            model_settings={HEADERS: _headers_of(asked.agent)},
             capabilities=[Durability(run)],
             infer_name=False,
         )
+
+
+def _headers_of(agent: Agent[Any, Any]) -> dict[str, str]:
+    """Return the agent's own headers in a dict of this run's, which gets a key for each request."""
+    own = agent.model_settings
+    return dict((own.get(HEADERS) or {}) if isinstance(own, Mapping) else {})
 
 
 def _limits(budget: Budget | None) -> UsageLimits:

@@ -65,7 +65,8 @@ class Unit:
     """Digest of what is asked."""
     args: msgspec.Raw
     """What people see of it."""
-    make: Callable[[], Awaitable[Made]]
+    make: Callable[[str], Awaitable[Made]]
+    """Makes it, with the idempotency key of the attempt."""
     agent: str = ""
     """The agent with the digest of its version, as it is recorded."""
     size: RequestSize | None = None

@@ -214,7 +214,7 @@ class EpisodeTurns:
         is_reserved = await self._reserve(unit, path)
         self.attempt.claim.check()
         started_s = self.clock.monotonic_s()
-        made = await self._made(unit)
+        made = await self._made(unit, path)
         cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
         cost_usd = self._cost_of(unit, made)
         if is_reserved:
@@ -270,12 +270,12 @@ class EpisodeTurns:
 
     def _retry_unit_s(self, unit: Unit, made: Made, path: str) -> float:
         key, (_, attempt) = self._call_context(unit.mark, path).idempotency_key, attempt_at(path)
-        pause_s = retry_s(unit.retries, made.error_class, attempt=attempt, key=key)
-        return max(pause_s, made.retry_after_s) if pause_s else 0.0  # guard: provider-hint-awaited
+        after_s = made.retry_after_s  # guard: provider-hint-awaited
+        return retry_s(unit.retries, made.error_class, attempt=attempt, key=key, after_s=after_s)
 
-    async def _made(self, unit: Unit) -> Made:
+    async def _made(self, unit: Unit, path: str) -> Made:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
-            return await unit.make()
+            return await unit.make(f"{self.opened.episode_id}:{path}")
         # guard: dry-run-agent-tools
         return Made(
             error_class=SIDE_EFFECT,
