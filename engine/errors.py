@@ -6,6 +6,7 @@ EngineError
 ├── BadDefinition          a definition cannot work          change the field that it names
 ├── BadAdapter             an adapter is declared wrongly    change the argument that it names
 ├── BadTool                a function cannot be a tool       change the place that it names
+├── BadModel               a model is declared wrongly       change the argument that it names
 ├── BadRequest             a request cannot work             change the field that it names
 ├── Refused                the journal no longer allows it   look at what has happened since
 │   └── NotOnJournal       nothing has that id or name       look for it; do not retry
@@ -139,6 +140,16 @@ class BadTool(EngineError, ValueError):
         super().__init__(f"tool {tool}: {problem}")
         self.tool = tool
         """Its name, with file and line."""
+        self.problem = problem
+
+
+class BadModel(EngineError, ValueError):
+    """A model is declared in a way that cannot work, or cannot be asked on this machine."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(f"model {model!r}: {problem}")
+        _note_line(self)
+        self.model = model
         self.problem = problem
 
 

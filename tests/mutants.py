@@ -84,6 +84,7 @@ REFUSALS: Final = "tests/engine/waits/test_refusals_on_replicas.py"
 
 CHILDREN: Final = "tests/engine/functions/test_children.py"
 
+MODELS: Final = "tests/engine/agents/test_model.py"
 MODEL_SERVER: Final = "tests/testing/test_model_server.py"
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
 ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
@@ -635,12 +636,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "the values of an action",
         becomes("None").at("call"),
         "tests/engine/execution/test_driver.py",
-    ),
-    Mutant(
-        "servers-pause-kept",
-        "retries: a pause is as long as the server asks for",
-        returns("pause_s"),
-        "tests/engine/functions/test_retries.py",
     ),
     Mutant(
         "idempotency-key-of-one-call",
@@ -3032,6 +3027,78 @@ TABLE: Final[Sequence[Mutant]] = (
         "server of models: a repeated idempotency key gets another answer after a failure",
         becomes("if held is not None:\n    held.times += 1\n    return held"),
         MODEL_SERVER,
+    ),
+    Mutant(
+        "unusable-model-told-at-start",
+        "models: a node whose model cannot be asked does not start",
+        becomes("pass"),
+        "tests/vigil/test_checking.py",
+    ),
+    Mutant(
+        "transient-goes-to-no-model",
+        "models: what is transient, such as a key, reaches no model",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "missing-agents-extra-told",
+        "models: without the extra, it is told what to install",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "one-layer-of-retries",
+        "models: settings do not add a layer of retries",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "data-cannot-end-itself",
+        "models: data in a prompt cannot end the mark that makes it data",
+        becomes("escaped = as_text(value)"),
+        MODELS,
+    ),
+    Mutant(
+        "provider-repeats-nothing",
+        "models: the client of the provider repeats nothing",
+        gives("2"),
+        MODELS,
+    ),
+    Mutant(
+        "key-of-one-request",
+        "models: an idempotency key is of one request to one model",
+        dropped,
+        MODELS,
+    ),
+    Mutant(
+        "other-model-may-answer",
+        "models: another one is asked only where it may answer",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "truncated-answer-is-none",
+        "models: half an answer is none",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "struct-answer-checked",
+        "models: an answer that is to be a struct is checked",
+        becomes("made = result.output"),
+        MODELS,
+    ),
+    Mutant(
+        "repeatable-failure-first",
+        "models: if none answers, they are asked again while one of them may",
+        becomes("chosen = failures[-1][1]"),
+        MODELS,
+    ),
+    Mutant(
+        "useless-answer-counts",
+        "tokens: an answer that nobody can use costs what it costs",
+        dropped,
+        MODELS,
     ),
     Mutant(
         "stub-has-retries-of-real",
@@ -8278,12 +8345,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "jitter-of-call",
         "retries: jitter is of the call",
         becomes("f'{$2.value}'").at("fstring"),
-        "tests/engine/functions/test_retries.py",
-    ),
-    Mutant(
-        "servers-pause-kept",
-        "retries: a pause is as long as the server asks for",
-        returns("pause_s"),
         "tests/engine/functions/test_retries.py",
     ),
     Mutant(

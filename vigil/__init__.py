@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Final
 from vigil.public import public
 
 if TYPE_CHECKING:
+    from engine.agents.model import Model
     from engine.app.actions import (
         Action,
         Retries,
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
         CallContext,
         Failure,
         Synthesis,
+        SynthesisFailed,
         Synthesizer,
         Tool,
         ToolBreaker,
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from engine.errors import (
         BadAdapter,
         BadDefinition,
+        BadModel,
         BadRequest,
         BadTool,
         BadWorkflow,
@@ -128,24 +131,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition",
-    "BadRequest", "BadTool", "BadWorkflow", "Breaker", "Budget", "CallContext", "CallFailed",
-    "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError", "DeliveryFailed",
-    "EngineError", "Enriched", "EpisodeResult", "EpisodeTrigger", "EpisodeView", "Escalation",
-    "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
+    "BadModel", "BadRequest", "BadTool", "BadWorkflow", "Breaker", "Budget", "CallContext",
+    "CallFailed", "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
+    "DeliveryFailed", "EngineError", "Enriched", "EpisodeResult", "EpisodeTrigger", "EpisodeView",
+    "Escalation", "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
     "FindingOutcome", "Findings", "FunctionContext", "FunctionTool", "InvalidAction",
-    "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode", "Orphan",
+    "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode", "Model", "Orphan",
     "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Price", "Refused",
     "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Spending", "StateSchema", "Step",
-    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool",
-    "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome", "Window", "Workflow",
-    "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket", "by_event", "by_payload",
-    "by_value", "checkpoint", "clear_finding", "converge", "cron", "done", "enriched", "escalate",
-    "event", "every", "exists", "ge", "gt", "in_", "le", "lt", "manual", "missing", "ne", "observe",
-    "output", "overrides", "propose_output", "raise_finding", "report", "retry", "retrying",
-    "sleep", "synthesize", "tool", "tool_call", "update_finding", "wait", "workflow",
+    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "SynthesisFailed",
+    "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome",
+    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket",
+    "by_event", "by_payload", "by_value", "checkpoint", "clear_finding", "converge", "cron", "done",
+    "enriched", "escalate", "event", "every", "exists", "ge", "gt", "in_", "le", "lt", "manual",
+    "missing", "ne", "observe", "output", "overrides", "propose_output", "raise_finding", "report",
+    "retry", "retrying", "sleep", "synthesize", "tool", "tool_call", "update_finding", "wait",
+    "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
+    "engine.agents.model": "Model",
     "engine.app.actions": (
         "Action Retries Step approval checkpoint converge done observe sleep synthesize "
         "tool_call wait"
@@ -165,12 +170,13 @@ _HOMES: Final = {
     ),
     "engine.app.strategy": "ConvergeResult StepTaken Strategy abort report retry",
     "engine.app.tools": (
-        "CallContext Failure Synthesis Synthesizer Tool ToolBreaker ToolFailed overrides"
+        "CallContext Failure Synthesis SynthesisFailed Synthesizer Tool ToolBreaker "
+        "ToolFailed overrides"
     ),
     "engine.app.triggers": "cron event every manual workflow",
     "engine.app.workflow": "Workflow retrying",
     "engine.errors": (
-        "BadAdapter BadDefinition BadRequest BadTool BadWorkflow CallFailed CallTimeout "
+        "BadAdapter BadDefinition BadModel BadRequest BadTool BadWorkflow CallFailed CallTimeout "
         "DeclarationError EngineError InvalidAction InvalidFinding InvalidOutput Refused "
         "StrategyError"
     ),

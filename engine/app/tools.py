@@ -345,6 +345,15 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
+class SynthesisFailed(ToolFailed):
+    """Raised by a synthesizer whose answer nobody can use: what it has cost counts."""
+
+    def __init__(self, error_class: str, detail: str = "", *, spent: Synthesis) -> None:
+        super().__init__(error_class, detail)
+        self.spent = spent
+        """Its tokens and its model; the content is dropped."""
+
+
 class Synthesizer(Protocol):
     """Answers a prompt, usually with a language model. A plain async function is one.
 

@@ -47,6 +47,7 @@ from engine.app.tools import (
     Announcement,
     CallContext,
     Synthesis,
+    SynthesisFailed,
     Synthesizer,
     Tool,
     ToolFailed,
@@ -354,6 +355,8 @@ class StepExecutor:
             returned = await attempt(_answer(synthesizer, action, ctx))
         except ToolFailed as failure:
             secrets |= frozenset(removed(unraw(prompt), shown))
+            if isinstance(failure, SynthesisFailed):
+                step = self._with_tokens(step, failure.spent)  # guard: useless-answer-counts
             return _as_failed(step, failure, secrets=secrets)
         return self._synthesized(step, returned, secrets)
 
@@ -362,6 +365,13 @@ class StepExecutor:
             labels = {**self._labels, "model": model, "kind": kind}
             telemetry.step_tokens.add(tokens, labels)
 
+    def _with_tokens(self, step: Performed, answer: Synthesis) -> Performed:
+        given, made = answer.input_tokens, answer.output_tokens
+        self._count_tokens({"input": given, "output": made}, model=answer.model)
+        # guard: tokens-kept-apart
+        step = replace(step, input_tokens=given, output_tokens=made)
+        return replace(step, cost_tokens=given + made, model=in_text(answer.model))
+
     def _synthesized(self, step: Performed, returned: object, secrets: frozenset[str]) -> Performed:
         content = returned
         if isinstance(returned, Estimated):
@@ -369,11 +379,7 @@ class StepExecutor:
             self._count_tokens({"estimated": returned.tokens}, model="")
             step = replace(step, cost_tokens=returned.tokens)
         elif isinstance(returned, Synthesis):
-            content, given, made = returned.content, returned.input_tokens, returned.output_tokens
-            self._count_tokens({"input": given, "output": made}, model=returned.model)
-            # guard: tokens-kept-apart
-            step = replace(step, input_tokens=given, output_tokens=made)
-            step = replace(step, cost_tokens=given + made, model=in_text(returned.model))
+            content, step = returned.content, self._with_tokens(step, returned)
         try:
             kept = _encoded(content, of="the synthesizer", bytes_max=validation.KEPT_BYTES_MAX)
         except Unencodable as error:

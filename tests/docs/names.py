@@ -18,7 +18,7 @@ THEMES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Functions and tools": (
         "engine.functions.context", "engine.app.function_tool", "engine.app.tools",
-        "streams.model.children",
+        "engine.agents.model", "streams.model.children",
     ),
     "Strategies as classes": (
         "engine.app.strategy", "engine.app.actions", "engine.app.context", "streams.model.events",
