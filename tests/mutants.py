@@ -9228,6 +9228,8 @@ TABLE: Final[Sequence[Mutant]] = (
         COST_ROWS,
     ),
     Mutant("fork-rows-past-costless", "a fork has not cost its past", gives("None"), COST_ROWS),
+    Mutant("forks-past-untold", "the past of a fork was told", never, FOLLOWING_UP),
+    Mutant("share-of-budget-told-once", "a share is told once", always, FOLLOWING_UP),
     Mutant("child-time-counts", "the time of a child counts", gives("used_ms"), CHILDREN),
     Mutant(
         "child-turns-count",

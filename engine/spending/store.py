@@ -56,8 +56,9 @@ class SpendingStore:
             BudgetExceeded: one of them has not so much left; nothing is taken.
             SpendingContended: others were faster again and again; repeat it later.
         """
-        for each in windows:  # Whoever is refused should not have taken anything from others.
-            rules.reserve(await self.spent(each), each, ref, usd)
+        if len(windows) > 1:  # Whoever is refused should not have taken anything from others.
+            for each in windows:
+                rules.reserve(await self.spent(each), each, ref, usd)
         taken: list[tuple[Window, Decimal | None]] = []
         for each in windows:
             try:

@@ -26,6 +26,7 @@ THEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Findings": ("engine.app.findings", "streams.model.findings"),
     "Outputs": ("engine.app.outputs", "streams.model.outputs"),
     "Workflows": ("engine.app.workflow",),
+    "Money": ("streams.model.money",),
     "What strategies are handed": ("streams.model.triggers", "streams.json"),
     "Errors": ("engine.errors", "streams.errors"),
 }  # fmt: skip

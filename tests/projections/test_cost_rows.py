@@ -9,13 +9,23 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.triggers import event
+from engine.runtime.store import Turns
+from engine.spending.store import SpendingStore
+from engine.spending.window import Spent, windows_at
 from projections.postgres import records as queries
 from projections.postgres.query_result import answer
 from projections.project import project
+from streams.memory import memory_ports
 from streams.model.children import ChildEnd
 from streams.model.events import EndStatus, Fork, StepAnnounced, StepKind, StepRecorded
-from streams.model.money import NO_USD
+from streams.model.money import NO_USD, Spending
+from streams.model.triggers import Budget
 from streams.ports.log import Commit, Recorded
+from tests.engine.spending.asking import answered_by, ask
+from tests.engine.stage import CLOCK, HAPPENED, Scripted, lived, open_episode, running
 from tests.projections import lives
 from tests.projections.lives import AT, write
 
@@ -174,3 +184,29 @@ async def test_the_past_of_a_fork_has_cost_the_other_episode(pool, stack, commit
 async def test_what_an_override_stands_for_has_cost_nothing(pool, stack, commit):
     await commit(1, opened(), asked(1, None, is_override=True))
     assert await costs(pool, stack, "all") == {}
+
+
+async def nothing(*_):
+    """Answer a request at once."""
+
+
+async def test_tables_windows_and_budgets_say_what_was_recorded(pool, stack, monkeypatch):
+    answered_by(nothing, monkeypatch)
+    limit = Spending(usd="9")
+    worker = Actor("worker", spending=[limit])
+    plan = [ask(number, worst="0.30", cost=f"0.0{number}") for number in (1, 2, 3)]
+    worker.expect("thing", Scripted(*plan), on=event(HAPPENED), budget=Budget(usd="0.35"))
+    app, ports = App(actors=[worker]), memory_ports(stack=stack, clock=CLOCK)
+    async with running(app, ports):
+        ids = [await open_episode(ports, app, id_=f"x{number}") for number in range(3)]
+        lives_ = [await lived(ports, each) for each in ids]
+    async with lives.projecting(ports, pool):
+        await lives.wait_projected(ports, pool)
+    recorded = [step.cost_usd for life in lives_ for step in life.of(StepRecorded) if step.cost_usd]
+    assert sum(recorded) == 3 * Decimal("0.06")
+    assert (await costs(pool, stack, "all"))[None] == (9, 0, sum(recorded))
+    rows = [await queries.episode(pool, stack, UUID(each)) for each in ids]
+    assert [row.cost_usd for row in rows] == [life.end.usd_used for life in lives_]
+    store = SpendingStore(ports.gates, CLOCK, Turns())
+    (window,) = windows_at("worker", of_actor=[limit], of_stack=[], now=CLOCK.now())
+    assert await store.spent(window) == Spent(used=sum(recorded))
