@@ -28,7 +28,7 @@ from vigil.adapters import env
 
 READS = (
     "search", "tell", "draw", "refuse", "die", "hang", "pid", "whisper", "quote", "ask", "later",
-    "gone",
+    "version", "gone",
 )  # fmt: skip
 TOOLS = dict.fromkeys(READS, "read")
 NOTE = {"search": "read", "add": McpTool("change", idempotent=True)}
@@ -266,6 +266,15 @@ async def test_a_server_over_http_that_comes_back_is_reached_again():
 
     assert away.error_class == "tool_unavailable"
     assert "ConnectError" in away.detail
+
+
+async def test_a_session_that_the_server_has_lost_is_begun_again():
+    async with Serving(NOTES_OLD="1") as serving, calling(**serving.place, tools=TOOLS) as call:
+        assert (await call("version"))["result"] < "2026"
+        before = await call("pid")
+        await serving.kill()
+        await serving.start()
+        assert await call("pid") != before
 
 
 async def test_a_program_that_is_not_there_is_unavailable():
