@@ -403,6 +403,27 @@ def tool(
     return made if function is None else made(function)
 
 
+def problem_of_number(value: object, *, most: float) -> str | None:
+    """Return why `value` is no number over 0 and up to `most`, or None; None is no problem."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or (is_number and isinstance(value, int | float) and 0 < value <= most):
+        return None
+    return f"{value!r} is not a number over 0, up to {most:,g}"
+
+
+def problem_of_breaker(value: object) -> str | None:
+    """Return why the breaker of a tool cannot work, or None; None is no problem."""
+    if value is None:
+        return None
+    if not isinstance(value, ToolBreaker):
+        return f"{value!r} is not a ToolBreaker(threshold=…)"
+    if not is_whole(value.threshold) or not 1 <= value.threshold <= THRESHOLD_MAX:
+        problem = f"{value.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
+        return f"threshold: {problem}"
+    open_s = problem_of_number(value.half_open_after_s, most=OPEN_S_MAX)
+    return f"half_open_after_s: {open_s}" if open_s else None
+
+
 class _Check:
     """Checks one function, and what it is declared with."""
 
@@ -433,12 +454,10 @@ class _Check:
         return value
 
     def number(self, field_: str, value: object, *, most: float) -> float | None:
-        if value is None:
-            return None
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and isinstance(value, int | float) and 0 < value <= most:
-            return value
-        raise self.refuse(f"{field_}: {value!r} is not a number over 0, up to {most:,g}")
+        if problem := problem_of_number(value, most=most):
+            raise self.refuse(f"{field_}: {problem}")
+        assert value is None or isinstance(value, int | float), "it is no problem"
+        return value
 
     def cache(self, ttl_s: object, scope: object, *, side_effect: bool) -> float:
         if scope not in get_args(CacheScope):
@@ -450,14 +469,8 @@ class _Check:
         return checked or 0.0
 
     def breaker(self, value: ToolBreaker | None) -> ToolBreaker | None:
-        if value is None:
-            return None
-        if not isinstance(value, ToolBreaker):
-            raise self.refuse(f"breaker: {value!r} is not a ToolBreaker(threshold=…)")
-        if not is_whole(value.threshold) or not 1 <= value.threshold <= THRESHOLD_MAX:
-            problem = f"{value.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
-            raise self.refuse(f"breaker: threshold: {problem}")
-        self.number("breaker: half_open_after_s", value.half_open_after_s, most=OPEN_S_MAX)
+        if problem := problem_of_breaker(value):
+            raise self.refuse(f"breaker: {problem}")
         return value
 
     def retries(self, value: Retries | None, *, may_repeat: bool) -> Retries | None:

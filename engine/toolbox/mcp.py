@@ -6,14 +6,20 @@ What the package `mcp` brings is imported at the first call.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final, get_args
 from urllib.parse import urlsplit
 
 from engine.app.actions import problem_of_declared
-from engine.app.function_tool import TIMEOUT_S_MAX, ToolGroup
+from engine.app.function_tool import (
+    RATE_MAX,
+    TIMEOUT_S_MAX,
+    ToolGroup,
+    problem_of_breaker,
+    problem_of_number,
+)
 from engine.app.tools import ToolConnection, check_name
 from engine.errors import BadTool
 from engine.toolbox.mcp_declared import (
@@ -98,6 +104,8 @@ def mcp_server(
     allowed = {name: _allowed(name, each) for name, each in tools.items()}
     if not allowed:
         raise _bad('tools: none; name those that may be called, such as {"search": "read"}')
+    if problem := problem_of_number(timeout_s, most=TIMEOUT_S_MAX):
+        raise _bad(f"timeout_s: {problem}")
     server = McpServer(place)
     return ToolGroup(
         {
@@ -109,8 +117,10 @@ def mcp_server(
                 server=server,
                 side_effect=each.risk != "read",  # guard: risk-is-side-effect
                 idempotent=each.idempotent,
-                timeout_s=_seconds(key, timeout_s if each.timeout_s is None else each.timeout_s),
+                timeout_s=timeout_s if each.timeout_s is None else each.timeout_s,
                 retries=each.retries,
+                rate_per_s=each.rate_per_s,
+                breaker=each.breaker,
             )
             for key, each in allowed.items()
         }
@@ -170,17 +180,19 @@ def _allowed(key: str, given: McpTool | Risk) -> McpTool:
         raise _bad(f"tools: {key!r}: the risk {tool.risk!r} is none of {known}")
     if tool.pin and (len(tool.pin) != 2 * PIN_BYTES or set(tool.pin) - _HEX):
         raise _bad(f"tools: {key!r}: pin: {tool.pin!r} is not {2 * PIN_BYTES} hex digits")
-    if problem := problem_of_declared(tool.retries):
-        raise _bad(f"tools: {key!r}: {problem}")
+    for problem in (problem_of_declared(tool.retries), *_problems_of_limits(tool)):
+        if problem:
+            raise _bad(f"tools: {key!r}: {problem}")
     if tool.retries is not None and tool.risk != "read" and not tool.idempotent:
         problem = "retries: a side effect is repeated only with idempotent=True"
         raise _bad(f"tools: {key!r}: {problem}")
     return tool
 
 
-def _seconds(key: str, value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and isinstance(value, int | float) and 0 < value <= TIMEOUT_S_MAX:
-        return value
-    problem = f"timeout_s: {value!r} is not a number over 0, up to {TIMEOUT_S_MAX:,g}"
-    raise _bad(f"tools: {key!r}: {problem}")
+def _problems_of_limits(tool: McpTool) -> Iterator[str]:
+    numbers = {
+        "timeout_s": problem_of_number(tool.timeout_s, most=TIMEOUT_S_MAX),
+        "rate_per_s": problem_of_number(tool.rate_per_s, most=RATE_MAX),
+        "breaker": problem_of_breaker(tool.breaker),
+    }
+    return (f"{name}: {problem}" for name, problem in numbers.items() if problem)

@@ -42,7 +42,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from engine.app.function_tool import INVALID_ARGUMENTS, INVALID_RETURN
+from engine.app.function_tool import INVALID_ARGUMENTS, INVALID_RETURN, TIMEOUT_S_MAX
 from engine.app.tools import (
     RESULT_BYTES_MAX,
     TOO_LARGE,
@@ -67,6 +67,9 @@ from streams.json import JsonObject
 
 OPEN_S_MAX: Final = 60.0
 """Longest that a server may take to start and to greet, in seconds: some are installed first."""
+
+END_S_MAX: Final = 8.0
+"""Longest that a session may take to end, in seconds: the SDK ends a process within 6.5."""
 
 LISTED_S_MAX: Final = 60.0
 """Longest that a list of tools holds, in seconds, whatever the server says."""
@@ -353,6 +356,8 @@ class _Session:
                 client = await stack.enter_async_context(_client(self._place, self.values))
             self._opened.set_result(client.session)
             await self._ending.wait()
+            async with self._clock.timeout(END_S_MAX):
+                await stack.aclose()
 
 
 @asynccontextmanager
@@ -391,7 +396,7 @@ async def _http(place: Endpoint, values: Mapping[str, str]) -> AsyncIterator[htt
         transport=_Bounded(httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)),
         headers={"Accept-Encoding": "identity"},
         trust_env=False,
-        timeout=httpx2.Timeout(OPEN_S_MAX, read=None),  # The call has a time limit.
+        timeout=httpx2.Timeout(OPEN_S_MAX, read=TIMEOUT_S_MAX),  # Of the longest call.
         event_hooks={"request": [add_headers], "response": [note_status]},
     ) as client:
         yield client

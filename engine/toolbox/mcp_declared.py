@@ -23,7 +23,7 @@ import msgspec
 from engine.app.actions import Retries
 from engine.app.function_tool import INVALID_ARGUMENTS
 from engine.app.outputs import DeliveryFailed
-from engine.app.tools import CallContext, Tool, ToolFailed, ToolServer
+from engine.app.tools import CallContext, Tool, ToolBreaker, ToolFailed, ToolServer
 from engine.secrets import texts_in
 from streams.clock import SystemClock
 from streams.json import JsonObject
@@ -69,6 +69,10 @@ class McpTool(msgspec.Struct, frozen=True):
     retries: Retries | None = None
     """How often a failed call is repeated, and after which pauses; None: never. A side effect must
     be `idempotent` for it."""
+    rate_per_s: float | None = None
+    """Calls that may begin in a second, on each node; None: no limit."""
+    breaker: ToolBreaker | None = None
+    """When calls fail at once because earlier ones have, on each node; None: never."""
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -213,6 +217,8 @@ class ServerTool(Tool):
     idempotent: bool
     timeout_s: float | None
     retries: Retries | None
+    rate_per_s: float | None
+    breaker: ToolBreaker | None
 
     @property
     def risk(self) -> Risk:

@@ -3,7 +3,8 @@
 Without a port it speaks over stdin and stdout; with one, over HTTP on loopback, and prints the port
 that it has: 0 is any. Its variables say what is otherwise: `NOTES_ABOUT` is the description of
 `add`, `NOTES_FILE` the file that has each note as a line, `NOTES_TTL_MS` how long the list of tools
-holds.
+holds, `NOTES_OLD` that over HTTP it speaks only versions of the protocol from before 2026, which
+have sessions.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import sys
 from pathlib import Path
 
 import uvicorn
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context, Image
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import (
+    METHOD_NOT_FOUND,
     ElicitRequest,
     ElicitRequestFormParams,
     InputRequiredResult,
@@ -29,8 +32,16 @@ from mcp_types import (
 
 ABOUT = "Write a note, once for each key."
 
+
+async def as_of_old(ctx, call_next):
+    if os.environ.get("NOTES_OLD") and ctx.method == "server/discover":
+        raise MCPError(METHOD_NOT_FOUND, "Method not found")
+    return await call_next(ctx)
+
+
 server = MCPServer(
     "notes",
+    middleware=[as_of_old],
     cache_hints={"tools/list": CacheHint(ttl_ms=int(os.environ.get("NOTES_TTL_MS", "0")))},
     log_level="ERROR",
 )
@@ -106,6 +117,11 @@ def ask() -> str | InputRequiredResult:
     wanted = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
     params = ElicitRequestFormParams(message="Really delete all?", requested_schema=wanted)
     return InputRequiredResult(input_requests={"a": ElicitRequest(params=params)})
+
+
+@server.tool()
+def version(ctx: Context) -> str:
+    return ctx.session.protocol_version
 
 
 @server.tool()

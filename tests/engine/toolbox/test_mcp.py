@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.actions import Retries, tool_call
-from engine.app.tools import ToolFailed
+from engine.app.tools import ToolBreaker, ToolFailed
 from engine.errors import BadTool
 from engine.toolbox import mcp_connection
 from engine.toolbox.mcp import McpServer, mcp_server
@@ -28,7 +28,7 @@ from vigil.adapters import env
 
 READS = (
     "search", "tell", "draw", "refuse", "die", "hang", "pid", "whisper", "quote", "ask", "later",
-    "gone",
+    "version", "gone",
 )  # fmt: skip
 TOOLS = dict.fromkeys(READS, "read")
 NOTE = {"search": "read", "add": McpTool("change", idempotent=True)}
@@ -268,11 +268,27 @@ async def test_a_server_over_http_that_comes_back_is_reached_again():
     assert "ConnectError" in away.detail
 
 
+async def test_a_session_that_the_server_has_lost_is_begun_again():
+    async with Serving(NOTES_OLD="1") as serving, calling(**serving.place, tools=TOOLS) as call:
+        assert (await call("version"))["result"] < "2026"
+        before = await call("pid")
+        await serving.kill()
+        await serving.start()
+        assert await call("pid") != before
+
+
 async def test_a_program_that_is_not_there_is_unavailable():
     async with calling(command="/nowhere/notes", tools=TOOLS) as call:
         failure = await failed(call, "pid")
     assert failure.error_class == "tool_unavailable"
     assert "/nowhere/notes" in failure.detail
+
+
+async def test_calls_of_a_server_that_is_away_fail_at_once_if_its_tool_has_a_breaker():
+    tools = {"pid": McpTool("read", breaker=ToolBreaker(threshold=2))}
+    async with calling(command="/nowhere/notes", tools=tools) as call:
+        classes = [(await failed(call, "pid")).error_class for _ in range(3)]
+    assert classes == ["tool_unavailable", "tool_unavailable", "tool_breaker_open"]
 
 
 async def test_a_program_that_is_no_server_is_unavailable():
@@ -381,7 +397,16 @@ def test_the_risk_is_what_the_app_says_and_not_the_server():
         ({"command": "a", "tools": {"a": "…"}}, "the risk '…' is none of read, change, destroy"),
         ({"command": "a", "tools": {"a.b": "read"}}, "write {\"…\": McpTool(…, name='a.b')}"),
         ({"command": "a", "tools": {"a": McpTool("read", pin="7")}}, "'7' is not 32 hex digits"),
-        ({"command": "a", "timeout_s": 0}, "timeout_s: 0 is not a number over 0, up to 3,600"),
+        ({"command": "a", "timeout_s": 0}, "(): timeout_s: 0 is not a number over 0, up to 3,600"),
+        (
+            {"command": "a", "tools": {"a": McpTool("read", timeout_s=0)}},
+            "'a': timeout_s: 0 is not",
+        ),
+        ({"command": "a", "tools": {"a": McpTool("read", rate_per_s=-1)}}, "'a': rate_per_s: -1"),
+        (
+            {"command": "a", "tools": {"a": McpTool("read", breaker=ToolBreaker(threshold=0))}},
+            "'a': breaker: threshold: 0 is not a whole number from 1 to 1000",
+        ),
         (
             {"command": "a", "tools": {"a": McpTool("change", retries=Retries(attempts_max=2))}},
             "a side effect is repeated only with idempotent=True",
