@@ -9641,4 +9641,10 @@ TABLE: Final[Sequence[Mutant]] = (
         dropped,
         "tests/acceptance/test_agents.py",
     ),
+    Mutant(
+        "agent-repeats-alone",
+        "agents: a provider's client repeats nothing by itself",
+        gives("{HEADERS: dict(said.get(HEADERS) or {})}"),
+        "tests/engine/agents/test_failures.py",
+    ),
 )

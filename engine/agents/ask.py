@@ -15,20 +15,8 @@ from msgspec.structs import replace
 from pydantic import PydanticUserError
 from pydantic_ai import Agent, StructuredDict, capture_run_messages
 from pydantic_ai.exceptions import (
-    ContentFilterError,
     FallbackExceptionGroup,
     ModelAPIError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelContextWindowExceededError,
-    ModelHTTPError,
-    ModelNotFoundError,
-    ModelQuotaExceededError,
-    ModelRateLimitError,
-    ModelRequestTimeout,
-    ModelServerError,
-    ModelTimeoutError,
-    ModelUnavailableError,
     OutputTokenLimitExceeded,
     UnexpectedModelBehavior,
     UserError,
@@ -42,19 +30,15 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from engine.agents.classes import (
     CONTEXT_TOO_LONG,
-    INVALID_ANSWER,
     MISCONFIGURED,
-    OUTPUT_TOO_LONG,
     QUOTA_EXCEEDED,
-    REFUSED,
 )
+from engine.agents.model_errors import class_of
 from engine.app.tools import (
-    RATE_LIMITED,
     RETRIED,
     Synthesis,
     SynthesisFailed,
     ToolFailed,
-    class_of_status,
 )
 from engine.errors import BadModel
 
@@ -63,20 +47,6 @@ MARK_BYTES: Final = 8
 
 DETAIL_CHARS_MAX: Final = 1_000
 """Most of what a provider says about a failure, in characters."""
-
-CLASSES: Final[tuple[tuple[type[ModelAPIError], str], ...]] = (
-    (ModelRateLimitError, RATE_LIMITED),
-    (ModelQuotaExceededError, QUOTA_EXCEEDED),
-    (ModelContextWindowExceededError, CONTEXT_TOO_LONG),
-    (ModelAuthenticationError, "tool_auth_failed"),
-    (ModelNotFoundError, "tool_not_found"),
-    (ModelRequestTimeout, "tool_timeout"),
-    (ModelTimeoutError, "tool_timeout"),
-    (ModelConnectionError, "tool_unavailable"),
-    (ModelUnavailableError, "tool_unavailable"),
-    (ModelServerError, "tool_unavailable"),
-)
-"""Error of pydantic-ai → error class; the first one that fits."""
 
 ELSEWHERE: Final = RETRIED | {
     "tool_auth_failed",
@@ -199,7 +169,8 @@ def failure_of(error: Exception) -> ToolFailed:
             failures = [failure_of(each) for each in error.exceptions]
             return worst_of([(type(each).__name__, each) for each in failures])
         case ModelAPIError():
-            return _failure_of_request(error)
+            said = _cut(error.message)
+            return ToolFailed(class_of(error), said, retry_after_s=error.retry_after)
         case _:
             return ToolFailed(MISCONFIGURED, _cut(str(error)))
 
@@ -217,27 +188,10 @@ def worst_of(failures: Sequence[tuple[str, ToolFailed]]) -> ToolFailed:
     return ToolFailed(chosen.error_class, told, retry_after_s=retry_after_s)
 
 
-def _failure_of_request(error: ModelAPIError) -> ToolFailed:
-    found = [error_class for kind, error_class in CLASSES if isinstance(error, kind)]
-    if found:
-        error_class = found[0]
-    elif isinstance(error, ModelHTTPError):
-        error_class = class_of_status(error.status_code)
-    else:
-        error_class = "tool_unavailable"
-    return ToolFailed(error_class, _cut(error.message), retry_after_s=error.retry_after)
-
-
 def _useless(error: UnexpectedModelBehavior, spent: Synthesis) -> SynthesisFailed:
     """Return the failure of an answer that is none to use, and has cost what it has cost."""
-    match error:
-        case ContentFilterError():
-            return SynthesisFailed(REFUSED, _cut(error.message), spent=spent)
-        case OutputTokenLimitExceeded():
-            return SynthesisFailed(OUTPUT_TOO_LONG, _cut(error.message), spent=spent)
-        case _:
-            why = f": {error.__cause__}" if error.__cause__ is not None else ""
-            return SynthesisFailed(INVALID_ANSWER, _cut(f"{error.message}{why}"), spent=spent)
+    why = f": {error.__cause__}" if error.__cause__ is not None else ""
+    return SynthesisFailed(class_of(error), _cut(f"{error.message}{why}"), spent=spent)
 
 
 def _spent(messages: Sequence[ModelMessage]) -> Synthesis:

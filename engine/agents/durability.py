@@ -35,7 +35,7 @@ from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
 
 from engine.agents.digests import Prompt, Prompts, digest
-from engine.agents.model_errors import BAD_OUTPUT, class_of, failed, raised_again
+from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_of_call
 from engine.agents.toolset import StepToolset
 from engine.agents.unit import Made, OnChange, Parts, RequestSize, Unit, UnitResult
@@ -262,7 +262,7 @@ def _failed(raised: EpisodeFailed) -> Made:
         case NotJson():
             return Made(error_class=Unencodable.error_class, error_detail=str(cause))
         case Exception() if class_of(cause):
-            return Made(error_class=BAD_OUTPUT, error_detail=str(cause))
+            return Made(error_class=class_of(cause), error_detail=str(cause))
         case _:
             return Made(error_class=raised.error_class or CRASH, error_detail=raised.detail)
 

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from pydantic_ai import Agent, UsageLimits, exceptions
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, ToolCallPart
+from pydantic_ai.models import Model
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import (
     DeferredToolApprovalResult,
     DeferredToolRequests,
@@ -116,16 +118,20 @@ async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the
             model=asked.model,
             message_history=asked.message_history,
             usage_limits=_limits(asked.budget),
-            model_settings={HEADERS: _headers_of(asked.agent)},
+            model_settings=_settings_of(asked.agent),
             capabilities=[Durability(run)],
             infer_name=False,
         )
 
 
-def _headers_of(agent: Agent[Any, Any]) -> dict[str, str]:
-    """Return the agent's own headers in a dict of this run's, which gets a key for each request."""
+def _settings_of(agent: Agent[Any, Any]) -> ModelSettings:
+    """Return what each request is made with, beside the agent's own: it is repeated here alone."""
     own = agent.model_settings
-    return dict((own.get(HEADERS) or {}) if isinstance(own, Mapping) else {})
+    said = own if isinstance(own, Mapping) else {}
+    # A dict of this run's, in which each request gets a key of its own.
+    ours = {"max_retries": 0, HEADERS: dict(said.get(HEADERS) or {})}  # guard: agent-repeats-alone
+    unknown = agent.model.unsupported_settings if isinstance(agent.model, Model) else ()
+    return cast("ModelSettings", {name: each for name, each in ours.items() if name not in unknown})
 
 
 def _limits(budget: Budget | None) -> UsageLimits:
