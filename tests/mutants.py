@@ -9647,4 +9647,10 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("{HEADERS: dict(said.get(HEADERS) or {})}"),
         "tests/engine/agents/test_failures.py",
     ),
+    Mutant(
+        "ids-of-calls-not-compared",
+        "kit: a model may call its calls something else each time",
+        returns("repr(self.result)"),
+        "tests/testing/test_agents.py",
+    ),
 )

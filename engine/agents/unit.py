@@ -99,6 +99,10 @@ class Parts(Protocol):
     def key(self) -> str:
         """Names the run of the agent, and is the same for each node: `<episode>:<path>`."""
 
+    @property
+    def recorded(self) -> int:
+        """How many steps of the function this node has made and recorded by now."""
+
     def piece(self, name: str) -> AbstractAsyncContextManager[None]:
         """Return within what the current task makes calls, as part `name` of the agent."""
 
