@@ -6058,6 +6058,12 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("dry-run-asks-nobody", "a dry run asks nobody", without("1"), BLOCKING),
     Mutant(
+        "data-does-not-close-itself",
+        "data in a prompt has no mark that closes it",
+        always,
+        "tests/engine/agents/test_data.py",
+    ),
+    Mutant(
         "template-pattern-bounded",
         "a template's pattern cannot run for ever",
         never,
