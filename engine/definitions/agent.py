@@ -39,7 +39,8 @@ from engine.app.app import App
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
-from engine.app.tools import check_name, overrides_of
+from engine.app.strategy import TOOLS, takes_tools
+from engine.app.tools import OF_THE_ENGINE, check_name, overrides_of
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
 from engine.errors import BadDefinition, DeclarationError
 from engine.templates import BUILT_IN
@@ -415,8 +416,13 @@ def canonical(definition: Strict) -> msgspec.Raw:
     return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
-def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
+def to_actor(
+    definition: AgentDefinition, app: App, *, revision: int = 0, here: bool = True
+) -> Actor:
     """Return the actor of a definition, with the parts of `app` that it names.
+
+    `here`: whether this process is to run it. If not, it need not have the tools and the models of
+    agents, and what a model needs, such as a key.
 
     `BadDefinition` names the field that cannot work, and what to write.
     """
@@ -437,7 +443,8 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
             spending=[each.made() for each in definition.spending],
         )
         for name, each in definition.expectations.items():
-            strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")
+            at = f"expectations.{name}.strategy"
+            strategy = _strategy(each.strategy, app, at=at, here=here)
             options = {option: _in_code(value) for option, value in each if option != "strategy"}
             actor.expect(name, strategy, **options)
         app.check(actor)
@@ -463,7 +470,7 @@ def _in_code(value: object) -> Any:  # noqa: ANN401 - each option has a type of 
             return value
 
 
-def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> StrategyLike:
+def _strategy(definition: StrategyDefinition, app: App, *, at: str, here: bool) -> StrategyLike:
     if definition.ref:
         found = app.strategies.get(definition.ref)
         if found is None:
@@ -473,8 +480,10 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> StrategyL
     template = templates.get(definition.template)
     if template is None:
         raise _unknown(f"{at}.template", definition.template, templates, "the app")
+    own = {name: each for name, each in app.tools.items() if name not in OF_THE_ENGINE}
+    given = {TOOLS: own if here else None} if takes_tools(template) else {}
     try:
-        return template(definition.config)
+        return template(definition.config, **given)
     except BadDefinition as error:
         raise error.within(f"{at}.config") from error
     # A user's template may raise these where it checks nothing.

@@ -1,0 +1,117 @@
+"""An agent that is defined in a file runs on every node that has its parts, without a restart."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic_ai import models
+
+from engine.app.app import App
+from engine.app.function_tool import tool
+from engine.definitions.agent import agent_of
+from engine.definitions.text import read
+from streams.json import unraw
+from streams.model.events import EndStatus, EpisodeConverged, StepKind, StepRecorded
+from tests.engine.defining import WORKER, apply, happen, nodes_of, revision_of, runs, says
+from tests.engine.stage import doomed, lived, running
+
+models.ALLOW_MODEL_REQUESTS = False
+
+DEFINED = """
+id: worker
+expectations:
+  thing:
+    on: {event: thing.happened}
+    budget: {turns: 50, tokens: 0}
+    strategy:
+      template: agentic_task
+      config:
+        agent:
+          model: MODEL
+          name: triage
+          instructions: Find out what is wrong.
+        prompt: "What is wrong? {payload}"
+        tools: [TOOL]
+        classes: [CLASS]
+"""
+
+
+@tool
+async def look(host: str) -> str:
+    """Look at a host."""
+    return f"{host} is full"
+
+
+def defined(model="test", tool="look", class_="disk_full"):
+    text = DEFINED.replace("MODEL", model).replace("TOOL", tool).replace("CLASS", class_)
+    return read(text, "yaml")
+
+
+def app_with_tools() -> App:
+    return App(tools=[look])
+
+
+def classes(life):
+    assert life.end.status is EndStatus.DONE, life.end
+    return unraw(life.of(EpisodeConverged)[0].classification)["primary"]
+
+
+async def test_every_node_runs_it_and_each_change_of_it(ports):
+    async with running(app_with_tools(), ports, "n1"):
+        async with doomed(app_with_tools(), ports, "n2"):
+            assert await apply(ports, defined()) == 1
+            await says(ports, runs(1), "n1")
+            await says(ports, runs(1), "n2")
+            first = await lived(ports, await happen(ports, "x1"))
+            assert await apply(ports, defined(class_="disk_slow")) == 2
+            await says(ports, runs(2), "n1")
+            await says(ports, runs(2), "n2")
+        second = await lived(ports, await happen(ports, "x2"))
+    assert (classes(first), classes(second)) == ("disk_full", "disk_slow")
+    assert (revision_of(first), revision_of(second)) == (1, 2)
+    assert nodes_of(second)[-1] == "n1"
+    names = [(each.kind, each.tool_name) for each in first.of(StepRecorded)]
+    assert names == [
+        (StepKind.MODEL_REQUEST, "triage"),
+        (StepKind.TOOL_CALL, "look.call"),
+        (StepKind.MODEL_REQUEST, "triage"),
+        (StepKind.AGENT, "triage"),
+    ]
+
+
+async def test_a_node_that_lacks_a_tool_leaves_it_to_one_that_has_it(ports):
+    async with running(App(), ports, "n1"), running(app_with_tools(), ports, "n2"):
+        await apply(ports, defined())
+        await says(ports, runs(1), "n2")
+        lacking = await says(ports, lambda info: info.problems, "n1")
+        life = await lived(ports, await happen(ports))
+    assert classes(life) == "disk_full"
+    assert nodes_of(life) == ["n2"]
+    assert lacking.problems[WORKER] == (
+        "expectations.thing.strategy.config.tools.0: no tool is called 'look'; there are none;"
+        " App(tools=…)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"model": "openia:gpt-5"}, "agent.model: openia:gpt-5: no provider is called 'openia'"),
+        ({"model": "anthropic:claude-sonnet-5"}, "Set the `ANTHROPIC_API_KEY` environment variab"),
+        ({"model": "openai:gtp-5.6"}, "agent.model: openai:gtp-5.6: nobody knows what it costs"),
+        ({"tool": "lok"}, "tools.0: no tool is called 'lok'; did you mean look?"),
+    ],
+)
+async def test_a_node_says_in_one_line_why_it_cannot_run_it(ports, monkeypatch, said, problem):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-key")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    async with running(app_with_tools(), ports):
+        await apply(ports, defined(**said))
+        info = await says(ports, lambda info: info.problems)
+    assert info.problems[WORKER].startswith("expectations.thing.strategy.config.")
+    assert problem in info.problems[WORKER]
+    assert "\n" not in info.problems[WORKER]
+
+
+def test_a_definition_can_be_read_without_the_library(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pydantic_ai", None)
+    assert agent_of(defined()).id == "worker"
