@@ -6089,10 +6089,10 @@ TABLE: Final[Sequence[Mutant]] = (
         AGENTIC,
     ),
     Mutant(
-        "unpriced-model-refused",
-        "agents: a model whose price nobody knows is refused",
+        "unpriced-definition-refused",
+        "agents: an unpriced model is refused where dollars are limited",
         never,
-        AGENTIC,
+        "tests/engine/definitions/test_agentic_definitions.py",
     ),
     Mutant(
         "approval-of-offered-tool",

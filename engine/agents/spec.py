@@ -1,7 +1,7 @@
 """`agent_of_spec`: an agent as the library's own `AgentSpec` has it, and what is wrong with one.
 
-Nothing is asked of a provider: whether there is one of that name, whether its key is here, and
-whether the price of its model is known, the library knows without a request.
+Nothing is asked of a provider: whether there is one of that name, and whether its key is here, the
+library knows without a request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, Final
 from pydantic import ConfigDict, ValidationError, create_model
 from pydantic_ai import Agent, ModelRetry, StructuredDict, exceptions
 from pydantic_ai.agent.spec import AgentSpec
-from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model, infer_model, known_model_names, parse_model_id
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
@@ -53,7 +52,6 @@ def agent_of_spec(
     offered: OfferedTools,
     answers: JsonObject,
     instructions: Sequence[str],
-    allows_unpriced: bool,
     problem_of: Callable[[JsonObject], str],
 ) -> Agent[None, JsonObject]:
     """Return the agent of `spec`.
@@ -63,12 +61,11 @@ def agent_of_spec(
         offered: its tools.
         answers: the schema of its answers, an object.
         instructions: what it is told, whatever is asked of it.
-        allows_unpriced: whether nobody need know what its model costs.
         problem_of: returns what is wrong with an answer, which the model is told; empty: nothing.
 
     Raises `BadDefinition`, whose path is within `spec`.
     """
-    model = checked_model(spec["model"], allows_unpriced=allows_unpriced)
+    model = checked_model(spec["model"])
     _check_settings(spec.get("model_settings") or {})
     rest = {name: value for name, value in spec.items() if name not in OWN}
     try:
@@ -94,7 +91,7 @@ def agent_of_spec(
     return agent
 
 
-def checked_model(name: str, *, allows_unpriced: bool) -> Model:
+def checked_model(name: str) -> Model:
     """Return the model called `name`; `BadDefinition`: it cannot be asked, or not from here."""
     provider, _ = parse_model_id(name)
     if provider is None and name != TEST:
@@ -110,27 +107,9 @@ def checked_model(name: str, *, allows_unpriced: bool) -> Model:
         what = f"{name}: no provider is called {provider!r}"
         raise BadDefinition("model", "; ".join(filter(None, (what, hint)))) from error
     try:
-        model = infer_model(name)
+        return infer_model(name)
     except (exceptions.UserError, ImportError, ValueError) as error:  # guard: model-key-is-here
         raise BadDefinition("model", f"{name}: {_sentence(error)}") from error
-    # guard: unpriced-model-refused
-    if not allows_unpriced and provider is not None and not is_priced(model):
-        problem = (
-            f"{name}: nobody knows what it costs{_like(name)};"
-            " if it is right, write unpriced: allow beside agent"
-        )
-        raise BadDefinition("model", problem)
-    return model
-
-
-def is_priced(model: Model) -> bool:
-    """Return whether the price of a model is known."""
-    asked = ModelResponse([], model_name=model.model_name, provider_name=model.system)
-    try:
-        asked.cost()
-    except LookupError:
-        return False
-    return True
 
 
 def _like(name: str) -> str:

@@ -241,6 +241,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the outputs that it proposes, in order."""
     tools: tuple[str, ...] = ()
     """Names of the tools that it offers to an agent, in order, as `capability.action`."""
+    model: str = ""
+    """Name of the model of its agent, such as `openai:gpt-5`; empty: it has none."""
 
 
 class Strategy(Generic[S]):

@@ -39,10 +39,11 @@ from engine.app.app import App
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
-from engine.app.strategy import TOOLS, takes_tools
+from engine.app.strategy import TOOLS, Needs, takes_tools
 from engine.app.tools import OF_THE_ENGINE, check_name, overrides_of
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
 from engine.errors import BadDefinition, DeclarationError
+from engine.spending.prices import Prices
 from engine.templates import BUILT_IN
 from engine.validation import Listed, Strict, parsed, wrong
 from streams.errors import BadName
@@ -448,9 +449,26 @@ def to_actor(
             options = {option: _in_code(value) for option, value in each if option != "strategy"}
             actor.expect(name, strategy, **options)
         app.check(actor)
+        if here:
+            _check_prices(actor, app)
     except DeclarationError as error:
         raise BadDefinition(_path(error), error.problem) from error
     return actor
+
+
+def _check_prices(actor: Actor, app: App) -> None:
+    """Refuse an agent whose model nobody knows the price of, where a limit in dollars applies."""
+    for name, each in actor.expectations.items():
+        needs = getattr(each.strategy, "needs", Needs())
+        is_limited = bool(each.budget.usd or actor.spending or app.spending)
+        if not needs.model or not is_limited or app.unpriced != "refuse":
+            continue
+        if not Prices(app.prices).is_priced(needs.model):  # guard: unpriced-definition-refused
+            raise BadDefinition(
+                f"expectations.{name}.strategy.config.agent.model",
+                f"nobody knows the price of {needs.model!r}, and a limit in dollars applies;"
+                f' App(prices={{{needs.model!r}: Price(…)}}), or App(unpriced="zero")',
+            )
 
 
 def _path(error: DeclarationError) -> str:

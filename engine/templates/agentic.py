@@ -127,8 +127,6 @@ class AgenticConfig(AnsweredConfig):
     budget: RunBudgetConfig | None = None
     on_change: Literal["park", "go_on"] = "park"
     """What becomes of an open episode whose agent would ask its model for something else now."""
-    unpriced: Literal["refuse", "allow"] = "refuse"
-    """Whether its model may be one of which nobody knows the price."""
     classes: Listed[str] = Field(default=(), max_length=CLASSES_MAX)
     """The classes that an answer may have, beside the default one; none: any."""
 
@@ -385,7 +383,7 @@ def agentic_task(config: JsonObject, tools: Tools | None = ()) -> Function:
 
 def _needs(config: AgenticConfig, offered: Iterable[FunctionTool[..., Any]]) -> Needs:
     names = tuple(f"{each.capability}.{each.action}" for each in offered)
-    return msgspec.structs.replace(needs_of(config), tools=names)
+    return msgspec.structs.replace(needs_of(config), tools=names, model=config.agent.model)
 
 
 def _offered(name: str, tools: Mapping[str, Tool], *, at: str) -> FunctionTool[..., Any]:
@@ -400,7 +398,7 @@ def _offered(name: str, tools: Mapping[str, Tool], *, at: str) -> FunctionTool[.
         problem = "; ".join(filter(None, (f"no tool is called {name!r}", hint)))
         raise BadDefinition(at, problem)
     if not isinstance(found, FunctionTool):
-        problem = f"{name!r} does not say what its arguments are; write it as a function with @tool"
+        problem = f"{name!r} is no function with @tool, and an agent is offered no other"
         raise BadDefinition(at, problem)
     return found
 
@@ -425,7 +423,6 @@ def _agent(config: AgenticConfig, offered: Mapping[str, FunctionTool[..., Any]])
             ),
             answers=answer_schema(config),
             instructions=(*said.instructions, ABOUT_DATA),
-            allows_unpriced=config.unpriced == "allow",
             problem_of=config.problem_of,
         )
     except BadDefinition as error:

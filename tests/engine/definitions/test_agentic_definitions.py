@@ -7,10 +7,12 @@ from pydantic_ai import models
 
 from engine.app.app import App
 from engine.app.function_tool import tool
-from engine.definitions.agent import agent_of
+from engine.definitions.agent import agent_of, to_actor
 from engine.definitions.text import read
+from engine.errors import BadDefinition
 from streams.json import unraw
 from streams.model.events import EndStatus, EpisodeConverged, StepKind, StepRecorded
+from streams.model.money import Price, Spending
 from tests.engine.defining import WORKER, apply, happen, nodes_of, revision_of, runs, says
 from tests.engine.stage import doomed, lived, running
 
@@ -21,7 +23,7 @@ id: worker
 expectations:
   thing:
     on: {event: thing.happened}
-    budget: {turns: 50, tokens: 0}
+    budget: {turns: 50, tokens: 0, usd: USD}
     strategy:
       template: agentic_task
       config:
@@ -35,14 +37,18 @@ expectations:
 """
 
 
+PRICE = Price(input_per_million=1, output_per_million=2)
+
+
 @tool
 async def look(host: str) -> str:
     """Look at a host."""
     return f"{host} is full"
 
 
-def defined(model="test", tool="look", class_="disk_full"):
-    text = DEFINED.replace("MODEL", model).replace("TOOL", tool).replace("CLASS", class_)
+def defined(model="test", tool="look", class_="disk_full", usd="0"):
+    text = DEFINED.replace("USD", usd)
+    text = text.replace("MODEL", model).replace("TOOL", tool).replace("CLASS", class_)
     return read(text, "yaml")
 
 
@@ -97,7 +103,10 @@ async def test_a_node_that_lacks_a_tool_leaves_it_to_one_that_has_it(ports):
     [
         ({"model": "openia:gpt-5"}, "agent.model: openia:gpt-5: no provider is called 'openia'"),
         ({"model": "anthropic:claude-sonnet-5"}, "Set the `ANTHROPIC_API_KEY` environment variab"),
-        ({"model": "openai:gtp-5.6"}, "agent.model: openai:gtp-5.6: nobody knows what it costs"),
+        (
+            {"model": "openai:gtp-5.6", "usd": "0.50"},
+            "agent.model: nobody knows the price of 'openai:gtp-5.6', and a limit in dollars",
+        ),
         ({"tool": "lok"}, "tools.0: no tool is called 'lok'; did you mean look?"),
     ],
 )
@@ -110,6 +119,31 @@ async def test_a_node_says_in_one_line_why_it_cannot_run_it(ports, monkeypatch, 
     assert info.problems[WORKER].startswith("expectations.thing.strategy.config.")
     assert problem in info.problems[WORKER]
     assert "\n" not in info.problems[WORKER]
+
+
+@pytest.mark.parametrize(
+    ("app", "spending", "refused"),
+    [
+        (App(), [], False),
+        (App(), [{"usd": 5, "per": "day"}], True),
+        (App(spending=[Spending(usd=5, per="day")]), [], True),
+        (App(spending=[Spending(usd=5, per="day")], unpriced="zero"), [], False),
+        (App(spending=[Spending(usd=5, per="day")], prices={"openai:own": PRICE}), [], False),
+    ],
+)
+def test_the_price_of_a_model_must_be_known_where_dollars_are_limited(
+    monkeypatch, app, spending, refused
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-key")
+    definition = defined(model="openai:own")
+    del definition["expectations"]["thing"]["strategy"]["config"]["tools"]
+    read_ = agent_of({**definition, "spending": spending})
+    to_actor(read_, app, here=False)
+    if not refused:
+        to_actor(read_, app)
+        return
+    with pytest.raises(BadDefinition, match="nobody knows the price of 'openai:own'"):
+        to_actor(read_, app)
 
 
 def test_a_definition_can_be_read_without_the_library(monkeypatch):
