@@ -6089,6 +6089,12 @@ TABLE: Final[Sequence[Mutant]] = (
         AGENTIC,
     ),
     Mutant(
+        "unlimited-answers-refused",
+        "agents: answers are limited where dollars are",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
         "unpriced-definition-refused",
         "agents: an unpriced model is refused where dollars are limited",
         never,

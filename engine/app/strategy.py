@@ -243,6 +243,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the tools that it offers to an agent, in order, as `capability.action`."""
     model: str = ""
     """Name of the model of its agent, such as `openai:gpt-5`; empty: it has none."""
+    answers_limited: bool = False
+    """Whether the agent limits the tokens of an answer."""
 
 
 class Strategy(Generic[S]):

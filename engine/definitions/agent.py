@@ -450,22 +450,30 @@ def to_actor(
             actor.expect(name, strategy, **options)
         app.check(actor)
         if here:
-            _check_prices(actor, app)
+            _check_money(actor, app)
     except DeclarationError as error:
         raise BadDefinition(_path(error), error.problem) from error
     return actor
 
 
-def _check_prices(actor: Actor, app: App) -> None:
-    """Refuse an agent whose model nobody knows the price of, where a limit in dollars applies."""
+def _check_money(actor: Actor, app: App) -> None:
+    """Refuse an agent of which nobody knows the most that a request costs, if dollars are limited.
+
+    Its episodes would fail before their first request.
+    """
     for name, each in actor.expectations.items():
         needs = getattr(each.strategy, "needs", Needs())
         is_limited = bool(each.budget.usd or actor.spending or app.spending)
-        if not needs.model or not is_limited or app.unpriced != "refuse":
+        if not needs.model or not is_limited:
             continue
-        if not Prices(app.prices).is_priced(needs.model):  # guard: unpriced-definition-refused
+        at = f"expectations.{name}.strategy.config.agent"
+        if Prices(app.prices).is_priced(needs.model):
+            if not needs.answers_limited:  # guard: unlimited-answers-refused
+                problem = "write it: a limit in dollars applies, so answers need one, too"
+                raise BadDefinition(f"{at}.model_settings.max_tokens", problem)
+        elif app.unpriced == "refuse":  # guard: unpriced-definition-refused
             raise BadDefinition(
-                f"expectations.{name}.strategy.config.agent.model",
+                f"{at}.model",
                 f"nobody knows the price of {needs.model!r}, and a limit in dollars applies;"
                 f' App(prices={{{needs.model!r}: Price(…)}}), or App(unpriced="zero")',
             )

@@ -383,7 +383,13 @@ def agentic_task(config: JsonObject, tools: Tools | None = ()) -> Function:
 
 def _needs(config: AgenticConfig, offered: Iterable[FunctionTool[..., Any]]) -> Needs:
     names = tuple(f"{each.capability}.{each.action}" for each in offered)
-    return msgspec.structs.replace(needs_of(config), tools=names, model=config.agent.model)
+    agent = config.agent
+    return msgspec.structs.replace(
+        needs_of(config),
+        tools=names,
+        model=agent.model,
+        answers_limited="max_tokens" in agent.model_settings,
+    )
 
 
 def _offered(name: str, tools: Mapping[str, Tool], *, at: str) -> FunctionTool[..., Any]:

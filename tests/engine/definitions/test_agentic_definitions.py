@@ -31,6 +31,7 @@ expectations:
           model: MODEL
           name: triage
           instructions: Find out what is wrong.
+          model_settings: {max_tokens: 1000}
         prompt: "What is wrong? {payload}"
         tools: [TOOL]
         classes: [CLASS]
@@ -144,6 +145,19 @@ def test_the_price_of_a_model_must_be_known_where_dollars_are_limited(
         return
     with pytest.raises(BadDefinition, match="nobody knows the price of 'openai:own'"):
         to_actor(read_, app)
+
+
+def test_answers_must_be_limited_where_dollars_are(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-key")
+    definition = defined(model="openai:own", tool="look", usd="1")
+    config = definition["expectations"]["thing"]["strategy"]["config"]
+    app = App(tools=[look], prices={"openai:own": PRICE})
+    to_actor(agent_of(definition), app)
+    del config["agent"]["model_settings"]
+    with pytest.raises(
+        BadDefinition, match=r"agent\.model_settings\.max_tokens: write it: a limit"
+    ):
+        to_actor(agent_of(definition), app)
 
 
 def test_a_definition_can_be_read_without_the_library(monkeypatch):
