@@ -153,6 +153,7 @@ LOADING: Final = "tests/engine/definitions/test_loader.py"
 LIFE_OF_OUTPUTS: Final = "tests/engine/outputs/test_output.py"
 DEFINITION_BOOK: Final = "tests/engine/definitions/test_store.py"
 
+AGENTIC: Final = "tests/engine/templates/test_agentic.py"
 PROPOSING: Final = "tests/engine/templates/test_proposing.py"
 FILLING: Final = "tests/engine/templates/test_filling.py"
 
@@ -6057,6 +6058,90 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/cluster/test_modes_of_nodes.py",
     ),
     Mutant("dry-run-asks-nobody", "a dry run asks nobody", without("1"), BLOCKING),
+    Mutant(
+        "data-does-not-close-itself",
+        "data in a prompt has no mark that closes it",
+        always,
+        "tests/engine/agents/test_data.py",
+    ),
+    Mutant(
+        "agent-tools-of-app",
+        "agents: an app has the tools that they are given",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "agent-tools-within-capabilities",
+        "agents: an actor may call what they are given",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "useless-answer-told-model",
+        "agents: a useless answer is told to the model",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "model-key-is-here",
+        "agents: a model without its key is refused in one line",
+        uncaught,
+        AGENTIC,
+    ),
+    Mutant(
+        "unlimited-answers-refused",
+        "agents: answers are limited where dollars are",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
+        "unpriced-definition-refused",
+        "agents: an unpriced model is refused where dollars are limited",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
+        "approval-of-offered-tool",
+        "agents: only tools that are offered can require approval",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "unasked-tool-approval-terms",
+        "agents: terms of an approval that nobody asks for are refused",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "nothing-observed-without-gatherer",
+        "agents: a prompt names no facts that nobody gathers",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "answer-has-class",
+        "agents: an answer has a class",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "answer-of-known-class",
+        "agents: an answer has a class that is known",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "prompt-marks-data",
+        "agents: a prompt marks what comes from outside",
+        returns("msgspec.json.encode(value).decode()"),
+        AGENTIC,
+    ),
+    Mutant(
+        "agents-extra-told",
+        "agents: one line says which extra they need",
+        uncaught,
+        AGENTIC,
+    ),
     Mutant(
         "template-pattern-bounded",
         "a template's pattern cannot run for ever",
