@@ -201,31 +201,9 @@ class EpisodeTurns:
         self.attempt.claim.check()
         started_s = self.clock.monotonic_s()
         made = await self._made(unit)
-        performed = Performed(
-            kind=unit.kind,
-            fingerprint=unit.mark,
-            tool_name=unit.name,
-            args=unit.args,
-            result=made.result,
-            error_class=made.error_class,
-            error_detail=in_text(made.error_detail),
-            cost_tokens=made.input_tokens + made.output_tokens,
-            input_tokens=made.input_tokens,
-            output_tokens=made.output_tokens,
-            cached_tokens=made.cached_tokens,
-            reasoning_tokens=made.reasoning_tokens,
-            cost_usd=made.cost_usd,
-            agent=unit.agent,
-            model=in_text(made.model),
-            path=path,
-            cost_ms=round((self.clock.monotonic_s() - started_s) * 1000),
-        )
+        cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
         key = self._call_context(unit.mark, path).idempotency_key
-        _, attempt = attempt_at(path)
-        if made.error_class:
-            pause_s = retry_s(unit.retries, made.error_class, attempt=attempt, key=key)
-            if pause_s:  # guard: provider-hint-awaited
-                performed = replace(performed, retry_s=max(pause_s, made.retry_after_s))
+        performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms)
         is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
         kept = await self._stored(performed) if is_large else performed
         self.record(kept)
@@ -620,6 +598,36 @@ class Driver:
             self.turns.record(*(converged or (EpisodeConverged(),)))
         else:
             self.turns.record(*converged, Finish(outputs=episode.outputs_settled))
+
+
+def performed_unit(unit: Unit, made: Made, *, path: str, key: str, cost_ms: int) -> Performed:
+    """Return `unit`, at `path`, as a step with what it has brought; `key` varies its pauses."""
+    performed = Performed(
+        kind=unit.kind,
+        fingerprint=unit.mark,
+        tool_name=unit.name,
+        args=unit.args,
+        result=made.result,
+        error_class=made.error_class,
+        error_detail=in_text(made.error_detail),
+        cost_tokens=made.input_tokens + made.output_tokens,
+        input_tokens=made.input_tokens,
+        output_tokens=made.output_tokens,
+        cached_tokens=made.cached_tokens,
+        reasoning_tokens=made.reasoning_tokens,
+        cost_usd=made.cost_usd,
+        agent=unit.agent,
+        model=in_text(made.model),
+        path=path,
+        cost_ms=cost_ms,
+    )
+    if not made.error_class:
+        return performed
+    _, attempt = attempt_at(path)
+    pause_s = retry_s(unit.retries, made.error_class, attempt=attempt, key=key)
+    if pause_s:  # guard: provider-hint-awaited
+        return replace(performed, retry_s=max(pause_s, made.retry_after_s))
+    return performed
 
 
 def _where(announced: StepAnnounced) -> str:
