@@ -9374,4 +9374,58 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/engine/agents/test_failures.py",
     ),
+    Mutant(
+        "other-model-asked",
+        "lab: another model is asked if that is wanted",
+        gives("asked.model"),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-compares-findings",
+        "lab: findings that are gone are told",
+        never,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-first-divergence",
+        "lab: the first other answer is told",
+        never,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-words-beside-calls",
+        "lab: what a model says beside its calls is not compared",
+        returns('", ".join([*calls, *texts])'),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-of-last-life",
+        "lab: only what counts since the last beginning answers",
+        returns("events"),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-last-attempt",
+        "lab: the last attempt answers",
+        without("test.0"),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-within-budget",
+        "lab: an episode has no more than its budget",
+        never,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-same-request-recorded",
+        "lab: a request that is the same is not made again",
+        always,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-calls-models-alone",
+        "lab: nothing but models is called",
+        always,
+        "tests/engine/operations/test_lab.py",
+    ),
 )
