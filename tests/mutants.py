@@ -9428,4 +9428,46 @@ TABLE: Final[Sequence[Mutant]] = (
         always,
         "tests/engine/operations/test_lab.py",
     ),
+    Mutant(
+        "lab-folder-has-histories",
+        "lab: a folder without histories is a mistake",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-model-known",
+        "lab: a model that nobody knows is a mistake",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-exports-what-differs",
+        "lab: only what differs is exported",
+        gives('{f"{each.episode_id}{SUFFIX}": histories[name] for name, each in verdicts.items()}'),
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-test-fails",
+        "lab: an exported test fails while its episode differs",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-exit-code",
+        "lab: the exit code tells CI that something differs",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-of-nothing-fails",
+        "lab: no episode at all is no success",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "histories-of-live-episodes",
+        "lab: dry runs are no past",
+        gives("[str(each.episode_id) for each in page]"),
+        "tests/vigil/test_lab.py",
+    ),
 )

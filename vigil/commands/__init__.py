@@ -77,6 +77,7 @@ ENTRIES: Final = {
     "check": Listed(
         "check", "Import an app, and list code that cannot be replayed and names that do not exist."
     ),
+    "lab": Listed("lab", "Run recorded episodes with today's code, asking models anew."),
     "doctor": Listed("repairs.doctor", "Check settings, servers, streams and tables."),
 }
 

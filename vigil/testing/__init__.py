@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         check_workflow,
     )
     from vigil.testing.crashes import crash_everywhere, deliver_twice
+    from vigil.testing.lab import lab_histories
     from vigil.testing.outside import OutsideCall
     from vigil.testing.random_state import random_states
     from vigil.testing.replays import replay_histories
@@ -70,6 +71,7 @@ __all__ = [
     "crash_everywhere",
     "deliver_twice",
     "in_turn",
+    "lab_histories",
     "memory_ports",
     "random_states",
     "replay_histories",
@@ -83,6 +85,7 @@ _HOMES: Final = {
     ),
     "vigil.testing.crashes": "crash_everywhere deliver_twice",
     "streams.memory.fake_leases": "FakeLeases",
+    "vigil.testing.lab": "lab_histories",
     "vigil.testing.outside": "OutsideCall",
     "vigil.testing.random_state": "random_states",
     "vigil.testing.replays": "replay_histories",

@@ -20,6 +20,7 @@ from vigil.commands import (
     events,
     findings,
     inbox,
+    lab,
     mode,
     outputs,
     workflows,
@@ -104,6 +105,10 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "reconcile --dry-run": lambda: repair.show_reconciled(rows.RECONCILED, is_dry=True),
     "sql 'select …'": lambda: show_rows(rows.ANSWER, [*rows.ANSWER[0]], is_json=False),
     "check watch:app": lambda: show_rows(rows.PLACES, check.COLUMNS, is_json=False),
+    "lab --actor watcher": lambda: lab.print_verdicts(rows.LAB),
+    "lab --actor watcher --all --wide": lambda: lab.print_verdicts(
+        rows.LAB, shows_all=True, is_wide=True
+    ),
     "doctor": lambda: doctor.print_diagnosis(rows.VERSIONS, rows.SETTINGS, rows.CHECKS),
 }
 """What is typed after `vigil` → what prints it."""
