@@ -40,11 +40,10 @@ from engine.app.actions import (
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.context import Findings
-from engine.app.outputs import checked_intent
-from engine.app.strategy import Function, checked_findings
+from engine.app.strategy import Function
 from engine.episodes import dry_run, results
 from engine.episodes.episode import NOW, Command, Performed, attempt_at, fold, overspent
-from engine.errors import CALL_TIMEOUT, BadHistory, EpisodeFailed
+from engine.errors import CALL_TIMEOUT, BadHistory, EpisodeFailed, StrategyError
 from engine.execution.driver import performed_unit
 from engine.execution.report import reported
 from engine.execution.steps import result_of, sent, shown_args
@@ -225,6 +224,8 @@ async def _ended(turns: LabTurns, expectation: Expectation, *, stack: str) -> La
         return ended(TOO_LONG, f"it took over {EPISODE_S_MAX:g} s")
     except EpisodeFailed as failed:
         return ended(failed.error_class, failed.detail)
+    except StrategyError as error:
+        return ended(error.error_class, str(error))
     apart = None if converged is None else dry_run.set_apart(converged, opened)
     return ended(DONE, converged=apart)
 
@@ -336,6 +337,8 @@ class LabTurns:
         recorded = self.answers.find(fingerprint(ToolCall("findings", action, args)), "")
         if recorded is None:
             raise _NoRecord(_told(f"findings.{action}", raw(args)))
+        if recorded.error_class:
+            raise ValueError(recorded.error_detail)
         return recorded.result
 
     def shown(self, action: ToolCall) -> msgspec.Raw:
@@ -367,9 +370,8 @@ class LabTurns:
         """Note what is compared of an output or a report; return the key of an output."""
         match action:
             case ReportFindings(findings=findings):
-                self.reported += checked_findings(findings)
+                self.reported += findings
             case SendOutput(intent=intent):
-                checked_intent(intent)
                 key = inline_key(action, self.opened, turn=path)
                 self.sent.append((intent.adapter, key))
                 return key

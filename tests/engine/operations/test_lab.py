@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.toolsets import DynamicToolset, FunctionToolset
 
 from engine.agents.toolset import toolset
 from engine.app.actions import Retries, tool_call
@@ -319,6 +320,27 @@ async def own_tool() -> str:
 own_tool.__name__ = "own"
 
 
+async def test_code_that_fails_today_ends_as_it_would():
+    async def first(ctx, trigger):
+        return None
+
+    async def large(ctx, trigger):
+        await ctx.observe("x" * 600_000)
+
+    async def wrong(ctx, trigger):
+        raise LookupError("no such host")
+
+    async def key(ctx, trigger):
+        await ctx.findings.get("")
+
+    (history,) = await recorded(app_of(first), {})
+    ends = [differences(await verdict(history, app_of(each)))["end"][1] for each in (large, wrong)]
+    assert ends[0].startswith("unencodable: observation")
+    assert ends[1].startswith("crash: ")
+    (history,) = await recorded(app_of(key), {})
+    assert (await verdict(history, app_of(key))).is_same
+
+
 async def test_agents_ask_another_model_if_that_is_wanted():
     (history,) = await recorded(Desk().app, WEB)
     today = Desk()
@@ -432,3 +454,31 @@ async def test_a_class_and_an_expectation_that_is_gone_are_refused_by_their_name
 
 async def lambda_(ctx, trigger):
     return None
+
+
+async def test_tools_that_an_agent_finds_as_it_runs_are_as_they_were():
+    looked = []
+
+    def app(said):
+        async def look(q: str) -> str:
+            """Look."""
+            looked.append(q)
+            return "seen"
+
+        def found(ctx):
+            looked.append("found")
+            return FunctionToolset([look], id="found")
+
+        script = Script([("look", {"q": "cpu"})], last_told)
+        agent = agent_of(script, toolsets=[DynamicToolset(found, id="d")], instructions=said)
+
+        async def check(ctx, trigger):
+            return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+        return app_of(check, budget=MANY)
+
+    (history,) = await recorded(app("a"), {})
+    assert "cpu" in looked
+    looked.clear()
+    found = await verdict(history, app("b"))
+    assert (found.differences, found.asked, looked) == ((), 2, [])
