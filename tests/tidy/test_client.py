@@ -36,6 +36,7 @@ ALSO = {
     "events": ("vigil.asking.refusals", "vigil.serving.rules"),
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
     "inbox": ("engine.errors",),
+    "lab": ("engine.operations.lab_verdict", "vigil.asking.lab", "vigil.serving.app"),
     "mode": ("vigil.asking.stack",),
     "outputs": (TARGET,),
     "publish": ("vigil.asking.listening",),
