@@ -148,7 +148,8 @@ class AgentRun:
         given = (settings or {}).get("max_tokens")
 
         async def make(key: str) -> Made:
-            if (headers := (settings or {}).get(HEADERS)) is not None:
+            headers = (settings or {}).get(HEADERS)
+            if headers is not None and key:
                 headers[IDEMPOTENCY_KEY] = key  # guard: request-has-key
             return await made(body, hidden=self.hidden)
 

@@ -70,7 +70,7 @@ class Unit:
     args: msgspec.Raw
     """What people see of it."""
     make: Callable[[str], Awaitable[Made]]
-    """Makes it, with the idempotency key of the attempt."""
+    """Makes it, with the idempotency key of the attempt; empty: it is made anew."""
     agent: str = ""
     """The agent with the digest of its version, as it is recorded."""
     size: RequestSize | None = None
