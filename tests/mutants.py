@@ -826,6 +826,18 @@ TABLE: Final[Sequence[Mutant]] = (
         MCP,
     ),
     Mutant(
+        "mcp-calls-have-time-limit",
+        "tools of servers: each call has a time limit",
+        without("1"),
+        MCP,
+    ),
+    Mutant(
+        "mcp-calls-have-time-limit",
+        "tools of servers: a time limit is a number",
+        without("0"),
+        MCP,
+    ),
+    Mutant(
         "risk-is-side-effect",
         "tools of servers: what changes something is a side effect",
         never.at("compare"),

@@ -104,8 +104,10 @@ def mcp_server(
     allowed = {name: _allowed(name, each) for name, each in tools.items()}
     if not allowed:
         raise _bad('tools: none; name those that may be called, such as {"search": "read"}')
-    if problem := problem_of_number(timeout_s, most=TIMEOUT_S_MAX):
-        raise _bad(f"timeout_s: {problem}")
+    given: object = timeout_s
+    # guard: mcp-calls-have-time-limit
+    if given is None or problem_of_number(given, most=TIMEOUT_S_MAX):
+        raise _bad(f"timeout_s: {given!r} is not a number over 0, up to {TIMEOUT_S_MAX:,g}")
     server = McpServer(place)
     return ToolGroup(
         {

@@ -423,6 +423,7 @@ def test_the_risk_is_what_the_app_says_and_not_the_server():
         ({"command": "a", "tools": {"a": "…"}}, "the risk '…' is none of read, change, destroy"),
         ({"command": "a", "tools": {"a.b": "read"}}, "write {\"…\": McpTool(…, name='a.b')}"),
         ({"command": "a", "tools": {"a": McpTool("read", pin="7")}}, "'7' is not 32 hex digits"),
+        ({"command": "a", "timeout_s": None}, "(): timeout_s: None is not a number over 0"),
         ({"command": "a", "timeout_s": 0}, "(): timeout_s: 0 is not a number over 0, up to 3,600"),
         (
             {"command": "a", "tools": {"a": McpTool("read", timeout_s=0)}},
