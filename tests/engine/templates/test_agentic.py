@@ -218,6 +218,29 @@ async def test_an_output_is_proposed_with_what_the_agent_has_said():
     assert output.adapter == "pager"
 
 
+async def approved(app):
+    """Return what people were asked, and the life of an episode in which they approve it."""
+    opened, ports = opened_for(app), ports_in_memory()
+    await write(ports, opened.episode_id, opened)
+    await ask_start(ports, opened.episode_id)
+    async with running(app, ports):
+        life = await lived(ports, opened.episode_id, lambda life: life.of(EpisodeBlocked))
+        asked = life.of(EpisodeBlocked)[0].approval
+        await decide(ports, opened.episode_id, by="ann")
+        return asked, await lived(ports, opened.episode_id)
+
+
+async def test_people_are_asked_from_a_risk_on():
+    calls = [("look", {"host": "web-1"}), ("service_restart", {"name": "web"})]
+    script = Script(calls, answered(ANSWER))
+    tools = ["look", "service.restart"]
+    app = app_of(scripted(script, tools=tools, ask_from="change", approvers=["ann"]))
+    asked, life = await approved(app)
+    assert asked.approvers == ("ann",)
+    assert converged(life)
+    assert told(script.asked[-1]) == ["the disk of web-1 is full", "web is up"]
+
+
 async def test_people_are_asked_before_the_calls_that_require_it():
     script = Script([("service_restart", {"name": "web"})], answered(ANSWER))
     app = app_of(
@@ -229,14 +252,7 @@ async def test_people_are_asked_before_the_calls_that_require_it():
             expires_s=60,
         )
     )
-    opened, ports = opened_for(app), ports_in_memory()
-    await write(ports, opened.episode_id, opened)
-    await ask_start(ports, opened.episode_id)
-    async with running(app, ports):
-        life = await lived(ports, opened.episode_id, lambda life: life.of(EpisodeBlocked))
-        asked = life.of(EpisodeBlocked)[0].approval
-        await decide(ports, opened.episode_id, by="ann")
-        life = await lived(ports, opened.episode_id)
+    asked, life = await approved(app)
     assert asked.approvers == ("ann",)
     assert asked.expires_at is not None
     assert converged(life)
@@ -311,12 +327,13 @@ WRONG = {
     ),
     "approvers of nothing": (
         config(tools=["look"], approvers=["ann"]),
-        "approvers: nobody is asked; write requires_approval as well",
+        "approvers: nobody is asked; write requires_approval or ask_from as well",
     ),
     "nobody": (
         config(tools=["look"], requires_approval=["look"], approvers=[]),
         "approvers: an empty list names nobody",
     ),
+    "a risk": (config(ask_from="write"), "ask_from: write 'read', 'change' or 'destroy', not"),
     "expiry": (
         config(tools=["look"], requires_approval=["look"], expires_s=-1.0),
         "expires_s: ",
