@@ -3054,12 +3054,6 @@ TABLE: Final[Sequence[Mutant]] = (
         MODELS,
     ),
     Mutant(
-        "data-cannot-end-itself",
-        "models: data in a prompt cannot end the mark that makes it data",
-        becomes("escaped = as_text(value)"),
-        MODELS,
-    ),
-    Mutant(
         "provider-repeats-nothing",
         "models: the client of the provider repeats nothing",
         gives("2"),
