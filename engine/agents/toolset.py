@@ -23,6 +23,7 @@ from engine.agents.places import place_of_call
 from engine.agents.unit import Parts
 from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool
 from engine.app.strategy import IN_STRATEGY
+from engine.app.tools import RISKS, Risk
 from engine.errors import CallFailed, InvalidAction
 
 DECIDED: Final = "vigil"
@@ -154,6 +155,7 @@ async def _in_strategy(work: Awaitable[object]) -> object:
 def toolset(
     *tools: FunctionTool[..., Any] | StepFunction,
     requires_approval: Iterable[FunctionTool[..., Any] | StepFunction] = (),
+    ask_from: Risk | None = None,
     approvers: Collection[str] | None = None,
     expires_s: float | None = None,
     id: str = "vigil",
@@ -168,23 +170,37 @@ def toolset(
     Args:
         requires_approval: those of `tools` that people must approve before each call. They see the
             arguments and may change them; if they deny it, the model is told why.
+        ask_from: people must also approve each call of a tool with this `risk` or a greater one,
+            and of each `async def name(ctx, …)`, of which nobody knows what it does: give those to
+            a toolset of their own where they need no approval. None: of none.
         approvers: who may decide; None: anybody.
         expires_s: after how many seconds a call is denied that nobody has decided on; None: never.
         id: a name that no other toolset of the agent has.
 
-    Raises `InvalidAction` if one is no tool, or two have one name.
+    Raises `InvalidAction` if one is no tool, two have one name, or `ask_from` is no risk.
     """
     decision = ToolApproval(None if approvers is None else tuple(approvers), expires_s)
     asked = list(requires_approval)
     if strays := [each for each in asked if each not in tools]:
         raise InvalidAction(f"requires_approval: {strays[0]!r} is none of the tools")
+    if ask_from is not None and ask_from not in RISKS:
+        raise InvalidAction(f"ask_from: {ask_from!r} is not one of {', '.join(RISKS)}")
     made: dict[str, _StepTool] = {}
     for each in tools:
-        one = _step_tool(each, decision if each in asked else None)
+        is_asked = each in asked or _is_risky(each, ask_from)
+        one = _step_tool(each, decision if is_asked else None)
         if one.name in made:
             raise InvalidAction(f"two tools are called {one.name!r}")
         made[one.name] = one
     return StepToolset(made, id=id)
+
+
+def _is_risky(given: FunctionTool[..., Any] | StepFunction, ask_from: Risk | None) -> bool:
+    if ask_from is None:
+        return False
+    # guard: unknown-risk-is-asked
+    risk = given.risk if isinstance(given, FunctionTool) else RISKS[-1]
+    return RISKS.index(risk) >= RISKS.index(ask_from)  # guard: risky-call-is-asked
 
 
 def _step_tool(
