@@ -6,6 +6,7 @@ EngineError
 ├── BadDefinition          a definition cannot work          change the field that it names
 ├── BadAdapter             an adapter is declared wrongly    change the argument that it names
 ├── BadTool                a function cannot be a tool       change the place that it names
+├── BadModel               a model is declared wrongly       change the argument that it names
 ├── BadRequest             a request cannot work             change the field that it names
 ├── Refused                the journal no longer allows it   look at what has happened since
 │   └── NotOnJournal       nothing has that id or name       look for it; do not retry
@@ -40,7 +41,7 @@ import inspect
 import re
 import sysconfig
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -142,6 +143,16 @@ class BadTool(EngineError, ValueError):
         self.problem = problem
 
 
+class BadModel(EngineError, ValueError):
+    """A model is declared in a way that cannot work, or cannot be asked on this machine."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(f"model {model!r}: {problem}")
+        _note_line(self)
+        self.model = model
+        self.problem = problem
+
+
 class BadWorkflow(DeclarationError):
     """A workflow or one of its steps is declared in a way that cannot work."""
 
@@ -204,10 +215,14 @@ BUDGET_EXCEEDED: Final = "budget_exceeded"
 """Error class of an episode whose budget is used up."""
 
 
+Limit: TypeAlias = Literal["turns", "tokens", "wall_s", "usd"]
+"""What a budget limits."""
+
+
 class BudgetExceeded(EpisodeFailed):
     """A limit of the budget is used up; `on_exhausted` may make a result of what there is."""
 
-    def __init__(self, limit: Literal["turns", "tokens", "wall_s"], detail: str) -> None:
+    def __init__(self, limit: Limit, detail: str) -> None:
         super().__init__(BUDGET_EXCEEDED, f"{limit}: {detail}")
         self.limit = limit
 

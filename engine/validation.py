@@ -92,6 +92,8 @@ _WANTED: Final[Mapping[str, str]] = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "decimal_parsing": "a number",
+    "decimal_type": "a number",
     "bool_type": "true or false",
     "tuple_type": "a list",
     "dict_type": "an object",
@@ -169,6 +171,13 @@ def jittered_s(pause_s: float, *, seed: str) -> float:
     digest = hashlib.blake2b(seed.encode(), digest_size=_DIGEST_BYTES).digest()
     share = int.from_bytes(digest) / (1 << 8 * _DIGEST_BYTES)
     return pause_s * (1 + share) / 2
+
+
+def finite(value: object) -> float | None:
+    """Return `value` as a float if it is a finite number, and else None."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
 
 
 def is_whole(value: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from typing import Final, TypedDict, assert_never, get_args
 
 import msgspec
@@ -31,6 +32,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.findings import FindingIntent
+from streams.model.money import NO_USD
 from streams.model.outputs import OutputIntent, OutputOutcome
 from streams.model.triggers import EpisodeTrigger, Mode, Trigger, WorkflowTrigger
 from streams.model.waits import Approval
@@ -182,6 +184,10 @@ class StepChange(Row, kw_only=True):
     is_override: bool = False
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    agent: str | None = None
 
 
 class CheckpointChange(Row, kw_only=True):
@@ -204,6 +210,7 @@ def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) 
     """Return the row of a step whose side effect is about to happen."""
     kind = StepKind.OUTPUT if event.output_key else StepKind.TOOL_CALL
     kind = StepKind.REPORT if event.findings else kind
+    kind = StepKind.MODEL_REQUEST if event.reserved_usd is not None else kind
     return StepChange(
         episode_id=episode_id,
         step_no=event.step_no,
@@ -247,6 +254,10 @@ def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) ->
         is_override=event.is_override,
         input_tokens=event.input_tokens or None,
         output_tokens=event.output_tokens or None,
+        cached_tokens=event.cached_tokens or None,
+        reasoning_tokens=event.reasoning_tokens or None,
+        cost_usd=event.cost_usd,
+        agent=event.agent or None,
     )
 
 
@@ -310,8 +321,11 @@ class EpisodeProgress(Row, kw_only=True):
     tokens_added: int = 0
     wall_used_ms: int | None = None
     """The final time, replacing the sum of the steps."""
+    cost_usd_added: Decimal = NO_USD
     model: str | None = None
     """Kept from the first answer."""
+    agent: str | None = None
+    """The last one that asked."""
     first_node: str | None = None
     metadata: JsonObject | None = None
     """Merged into what there is."""
@@ -459,6 +473,9 @@ class EpisodeFold:
                 advance.tokens_added += event.cost_tokens
                 _run(advance, event)
                 advance.model = advance.model or event.model or None
+                advance.agent = event.agent or advance.agent
+                if event.cost_usd is not None and not _is_of_past(advance, event):
+                    advance.cost_usd_added += event.cost_usd
             case CheckpointSaved():
                 self._saved[event.checkpoint_no] = checkpoint(event, **place)
             case StepAnnounced(child=None):
@@ -549,6 +566,13 @@ def _place_in_workflow(row: Opened, trigger: WorkflowTrigger) -> None:
     row.workflow_step_id = trigger.workflow_step_id
     row.workflow_step_no = trigger.workflow_step_no
     row.workflow_item = trigger.item
+
+
+def _is_of_past(advance: EpisodeProgress, step: StepRecorded) -> bool:
+    """Return whether a step is of the past that a fork was opened with."""
+    # guard: fork-rows-past-costless
+    past = advance.forked_at_step if isinstance(advance, Opened) else None
+    return past is not None and step.step_no <= past
 
 
 def _enter(advance: EpisodeProgress, status: str, *, blocked_by: str | None = None) -> None:

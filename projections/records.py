@@ -7,7 +7,8 @@ NULL. Times have a zone. A `…Record` has all that is known of one; a `…Summa
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeVar
+from decimal import Decimal
+from typing import Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -42,8 +43,12 @@ class EpisodeSummary(RowRecord, frozen=True, kw_only=True):
     attempts: int
     turns_used: int
     tokens_used: int
+    cost_usd: Decimal
+    """What its own requests to models have cost, as far as that is known."""
     wall_used_ms: int
     model: str | None
+    agent: str | None
+    """The agent that asked a model last."""
     confidence: float | None
     summary: str | None
     error_class: str | None
@@ -144,6 +149,10 @@ class StepRow(RowRecord, frozen=True, kw_only=True):
     is_override: bool
     input_tokens: int | None
     output_tokens: int | None
+    cached_tokens: int | None
+    reasoning_tokens: int | None
+    cost_usd: Decimal | None
+    agent: str | None
 
 
 class TimelineEntry(RowRecord, frozen=True, kw_only=True):
@@ -451,6 +460,24 @@ class BudgetRecommendation(RowRecord, frozen=True, kw_only=True):
     turns: int | None
     tokens: int | None
     wall_s: float | None
+
+
+CostBy: TypeAlias = Literal["actor", "model", "agent", "day", "finding", "all"]
+"""What costs are summed by. An episode with several findings counts for each of them."""
+
+
+class CostSummary(RowRecord, frozen=True, kw_only=True):
+    """What requests to models have cost, of one actor, model, day, finding or agent."""
+
+    name: str | None
+    """Which one; a day as `2026-11-29`. None: of none."""
+    requests: int
+    unpriced: int
+    """Requests of which nobody knows the cost."""
+    tokens: int
+    cost_usd: Decimal
+    since: datetime
+    until: datetime
 
 
 class DeadLetterSummary(RowRecord, frozen=True, kw_only=True):

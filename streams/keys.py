@@ -27,10 +27,12 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            feed.<actor>.<stream and subject>           which stream of that name it has read
            reactor.<stream>                            who publishes what follows from its commits
            published.<stream>                          up to where that was done
+           spending.actor.<actor>.<window>             what the actor has spent in that window
+           spending.stack.<window>                     what all actors have
            streams                                     a copy of the registry's
 
-Cooldowns, breakers, ends, overlaps, workflows, parked episodes and what was published follow from
-the log, and are made anew from it where the gates are lost.
+Cooldowns, breakers, ends, overlaps, workflows, parked episodes, what was published and what was
+spent follow from the log, and are made anew from it where the gates are lost.
 
 `mode` and `pause` are copies: what people order of a node or an actor is an aggregate of that key,
 and so is what they order of a `breaker`.
@@ -64,6 +66,7 @@ QUEUES: Final = "queue"
 FEEDS: Final = "feed"
 REACTORS: Final = "reactor"
 PUBLISHED: Final = "published"
+SPENDINGS: Final = "spending"
 DEFINITIONS: Final = "definition"
 LOST: Final = "lost"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
@@ -214,6 +217,12 @@ def started_event(part: str) -> str:
     Where there is one, there was a `published_key` before.
     """
     return f"reactor.started.{name(part, of='stream')}"
+
+
+def spending_key(actor: str, window: str) -> str:
+    """Return the key of what `actor` has spent in `window`, such as `2026-11-29`; empty: all."""
+    whose = f"actor.{name(actor, of='actor')}" if actor else "stack"
+    return f"{SPENDINGS}.{whose}.{name(window, of='window')}"
 
 
 def lost_key(part: str) -> str:

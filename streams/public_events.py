@@ -19,6 +19,7 @@ PUBLIC_EVENTS: Final = frozenset(
         "definition.applied",
         "definition.disabled",
         "episode.blocked",
+        "episode.budget_used",
         "episode.canceled",
         "episode.claim_lost",
         "episode.completed",

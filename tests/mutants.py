@@ -58,6 +58,13 @@ ATTACK: Final = "tests/attack/test_attack.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
 BLOCKING: Final = "tests/engine/waits/test_wait.py"
 PARKED: Final = "tests/engine/execution/test_parked.py"
+MONEY: Final = "tests/engine/episodes/test_money.py"
+DECLARED_MONEY: Final = "tests/engine/app/test_money.py"
+COST_ROWS: Final = "tests/projections/test_cost_rows.py"
+WINDOWS: Final = "tests/engine/spending/test_window.py"
+PRICES: Final = "tests/engine/spending/test_prices.py"
+EPISODE_SPENDING: Final = "tests/engine/spending/test_episode_spending.py"
+SPENDING_STORE: Final = "tests/contracts/test_spending.py"
 OTHER_VALUES: Final = "tests/engine/functions/test_other_values.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
@@ -77,6 +84,8 @@ REFUSALS: Final = "tests/engine/waits/test_refusals_on_replicas.py"
 
 CHILDREN: Final = "tests/engine/functions/test_children.py"
 
+MODELS: Final = "tests/engine/agents/test_model.py"
+MODEL_SERVER: Final = "tests/testing/test_model_server.py"
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
 ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
 LATEST_ENDS: Final = "tests/engine/episodes/test_latest_ends.py"
@@ -99,6 +108,7 @@ RECONCILING: Final = "tests/engine/operations/test_drift.py"
 RECONCILER: Final = "tests/engine/operations/test_reconcile.py"
 
 TOOL_CALLS: Final = "tests/engine/usercode/test_tool_calls.py"
+MCP: Final = "tests/engine/toolbox/test_mcp.py"
 SYNC_CLIENT: Final = "tests/client/test_sync.py"
 
 CONNECTIONS: Final = "tests/client/test_connections.py"
@@ -143,6 +153,7 @@ LOADING: Final = "tests/engine/definitions/test_loader.py"
 LIFE_OF_OUTPUTS: Final = "tests/engine/outputs/test_output.py"
 DEFINITION_BOOK: Final = "tests/engine/definitions/test_store.py"
 
+AGENTIC: Final = "tests/engine/templates/test_agentic.py"
 PROPOSING: Final = "tests/engine/templates/test_proposing.py"
 FILLING: Final = "tests/engine/templates/test_filling.py"
 
@@ -729,6 +740,108 @@ TABLE: Final[Sequence[Mutant]] = (
         "tool functions: an answer is no failure of the tool",
         always.at("compare"),
         TOOL_CALLS,
+    ),
+    Mutant(
+        "one-connection-per-node",
+        "tools of servers: they share what a node keeps between calls",
+        never,
+        TOOL_CALLS,
+    ),
+    Mutant(
+        "node-closes-tools",
+        "tools of servers: a node closes what their calls have opened",
+        dropped,
+        "tests/engine/node/test_node.py",
+    ),
+    Mutant(
+        "changed-tool-not-called",
+        "tools of servers: a tool that has changed is not called",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "mcp-arguments-fit-schema",
+        "tools of servers: arguments that do not fit never reach the server",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "schema-refers-to-itself-only",
+        "tools of servers: a schema makes no requests",
+        returns("kind(parsed)"),
+        MCP,
+    ),
+    Mutant(
+        "error-result-fails-call",
+        "tools of servers: an answer that is an error fails the call",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "broken-connection-reopened",
+        "tools of servers: a connection that has broken between calls is replaced",
+        always,
+        MCP,
+    ),
+    Mutant(
+        "broken-connection-left",
+        "tools of servers: a connection that has broken is left",
+        dropped,
+        MCP,
+    ),
+    Mutant(
+        "key-in-meta",
+        "tools of servers: calls have the idempotency key",
+        gives("{}"),
+        MCP,
+    ),
+    Mutant(
+        "question-fails-call",
+        "tools of servers: a question fails the call",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "list-holds-not-forever",
+        "tools of servers: a list of tools holds a minute at most",
+        gives("None, 7200.0"),
+        MCP,
+    ),
+    Mutant(
+        "mcp-answer-bytes-max",
+        "tools of servers: an answer that is too long is not read",
+        dropped,
+        MCP,
+    ),
+    Mutant(
+        "mcp-error-hides-secrets",
+        "tools of servers: no error has a secret",
+        gives("detail"),
+        MCP,
+    ),
+    Mutant(
+        "missing-extra-told",
+        "tools of servers: a missing extra is one line",
+        never,
+        MCP,
+    ),
+    Mutant(
+        "mcp-calls-have-time-limit",
+        "tools of servers: each call has a time limit",
+        without("1"),
+        MCP,
+    ),
+    Mutant(
+        "mcp-calls-have-time-limit",
+        "tools of servers: a time limit is a number",
+        without("0"),
+        MCP,
+    ),
+    Mutant(
+        "risk-is-side-effect",
+        "tools of servers: what changes something is a side effect",
+        never.at("compare"),
+        MCP,
     ),
     Mutant("tool-rate", "tool functions: the rate of a tool", without("1"), TOOL_CALLS),
     Mutant(
@@ -2909,6 +3022,96 @@ TABLE: Final[Sequence[Mutant]] = (
         "retries: the template adds none of its own",
         returns("_again(state, failed)"),
         "tests/engine/templates/test_synthesize.py",
+    ),
+    Mutant(
+        "unscripted-request-told",
+        "server of models: a request that the script cannot answer fails the test",
+        never,
+        MODEL_SERVER,
+    ),
+    Mutant(
+        "key-of-another-body",
+        "server of models: a known idempotency key comes with the body that it came with",
+        never,
+        MODEL_SERVER,
+    ),
+    Mutant(
+        "failure-not-kept-by-key",
+        "server of models: a repeated idempotency key gets another answer after a failure",
+        becomes("if held is not None:\n    held.times += 1\n    return held"),
+        MODEL_SERVER,
+    ),
+    Mutant(
+        "unusable-model-told-at-start",
+        "models: a node whose model cannot be asked does not start",
+        becomes("pass"),
+        "tests/vigil/test_checking.py",
+    ),
+    Mutant(
+        "transient-goes-to-no-model",
+        "models: what is transient, such as a key, reaches no model",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "missing-agents-extra-told",
+        "models: without the extra, it is told what to install",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "one-layer-of-retries",
+        "models: settings do not add a layer of retries",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "data-cannot-end-itself",
+        "models: data in a prompt cannot end the mark that makes it data",
+        becomes("escaped = as_text(value)"),
+        MODELS,
+    ),
+    Mutant(
+        "provider-repeats-nothing",
+        "models: the client of the provider repeats nothing",
+        gives("2"),
+        MODELS,
+    ),
+    Mutant(
+        "key-of-one-request",
+        "models: an idempotency key is of one request to one model",
+        dropped,
+        MODELS,
+    ),
+    Mutant(
+        "other-model-may-answer",
+        "models: another one is asked only where it may answer",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "truncated-answer-is-none",
+        "models: half an answer is none",
+        never,
+        MODELS,
+    ),
+    Mutant(
+        "struct-answer-checked",
+        "models: an answer that is to be a struct is checked",
+        becomes("made = result.output"),
+        MODELS,
+    ),
+    Mutant(
+        "repeatable-failure-first",
+        "models: if none answers, they are asked again while one of them may",
+        becomes("chosen = failures[-1][1]"),
+        MODELS,
+    ),
+    Mutant(
+        "useless-answer-counts",
+        "tokens: an answer that nobody can use costs what it costs",
+        dropped,
+        MODELS,
     ),
     Mutant(
         "stub-has-retries-of-real",
@@ -5868,6 +6071,90 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("dry-run-asks-nobody", "a dry run asks nobody", without("1"), BLOCKING),
     Mutant(
+        "data-does-not-close-itself",
+        "data in a prompt has no mark that closes it",
+        always,
+        "tests/engine/agents/test_data.py",
+    ),
+    Mutant(
+        "agent-tools-of-app",
+        "agents: an app has the tools that they are given",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "agent-tools-within-capabilities",
+        "agents: an actor may call what they are given",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "useless-answer-told-model",
+        "agents: a useless answer is told to the model",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "model-key-is-here",
+        "agents: a model without its key is refused in one line",
+        uncaught,
+        AGENTIC,
+    ),
+    Mutant(
+        "unlimited-answers-refused",
+        "agents: answers are limited where dollars are",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
+        "unpriced-definition-refused",
+        "agents: an unpriced model is refused where dollars are limited",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
+        "approval-of-offered-tool",
+        "agents: only tools that are offered can require approval",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "unasked-tool-approval-terms",
+        "agents: terms of an approval that nobody asks for are refused",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "nothing-observed-without-gatherer",
+        "agents: a prompt names no facts that nobody gathers",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "answer-has-class",
+        "agents: an answer has a class",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "answer-of-known-class",
+        "agents: an answer has a class that is known",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "prompt-marks-data",
+        "agents: a prompt marks what comes from outside",
+        returns("msgspec.json.encode(value).decode()"),
+        AGENTIC,
+    ),
+    Mutant(
+        "agents-extra-told",
+        "agents: one line says which extra they need",
+        uncaught,
+        AGENTIC,
+    ),
+    Mutant(
         "template-pattern-bounded",
         "a template's pattern cannot run for ever",
         never,
@@ -8272,6 +8559,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/operations/test_settle.py",
     ),
     Mutant(
+        "servers-pause-kept",
+        "retries: a pause is as long as the server asks for",
+        returns("pause_s"),
+        "tests/engine/functions/test_retries.py",
+    ),
+    Mutant(
         "idempotency-key-of-one-call",
         "functions: a key is of one path",
         gives("f'{$0.value}:{$4.value}'"),
@@ -8987,6 +9280,53 @@ TABLE: Final[Sequence[Mutant]] = (
         always,
         CHILDREN,
     ),
+    Mutant("child-usd-counts", "what a child spends counts", gives("NO_USD"), MONEY),
+    Mutant("usd-as-written", "0.1 is a tenth", gives("Decimal(given)"), MONEY),
+    Mutant("usd-within-bounds", "bounds of dollars", returns("enough"), LATEST_ENDS),
+    Mutant("usd-budget", "the budget of dollars", never, MONEY),
+    Mutant("request-within-budget", "a request fits in the budget", always, MONEY),
+    Mutant("announced-request-reserves", "an announced request reserves", never, MONEY),
+    Mutant("open-child-reserves", "an open child reserves what it may spend", never, MONEY),
+    Mutant("unknown-cost-counts-at-most", "an unknown cost counts", gives("NO_USD"), MONEY),
+    Mutant("spending-of-nothing", "a limit of nothing is refused", never, DECLARED_MONEY),
+    Mutant("canceled-child-request-counts", "an unknown cost of a child", without("usd"), CHILDREN),
+    Mutant("child-usd-beside-others", "children share dollars", gives("budget.usd"), CHILDREN),
+    Mutant("child-reserves-what-it-may", "a child keeps no more", returns("left"), CHILDREN),
+    Mutant("ref-takes-nothing-twice", "a reference takes once", gives("spent.total"), WINDOWS),
+    Mutant("window-limit", "a window has a limit", never, WINDOWS),
+    Mutant("settled-once", "a reservation is settled once", never, WINDOWS),
+    Mutant("unknown-cost-is-most", "an unknown cost is the most", gives("usd or 0"), WINDOWS),
+    Mutant("reservations-bounded", "a key names so many", returns("spent"), WINDOWS),
+    Mutant("refused-takes-from-none", "all windows or none", dropped, SPENDING_STORE),
+    Mutant("window-changed-as-read", "nodes race", without("after"), SPENDING_STORE),
+    Mutant("tokens-rounded-up", "a begun token is one", becomes("return $it"), PRICES),
+    Mutant("worst-case-writes-cache", "the worst case writes caches", returns("plain"), PRICES),
+    Mutant("unpriced-model-refused", "a model without a price", never, EPISODE_SPENDING),
+    Mutant("announced-is-not-taken-twice", "asked again", gives("NO_USD"), EPISODE_SPENDING),
+    Mutant("branches-share-budget", "branches reserve at once", dropped, EPISODE_SPENDING),
+    Mutant(
+        "rebuilt-child-counts-once",
+        "what a child has spent is rebuilt once",
+        gives("event.usd"),
+        REMEMBERED,
+    ),
+    Mutant("rebuilt-unknown-cost-is-most", "an unknown cost is rebuilt", gives("None"), REMEMBERED),
+    Mutant("rebuilt-forks-past-counts-once", "a fork spends once", never, REMEMBERED),
+    Mutant(
+        "override-costs-nothing",
+        "an override is no request",
+        instead("NOT step.is_override", "true"),
+        COST_ROWS,
+    ),
+    Mutant(
+        "forks-past-costs-once",
+        "the past of a fork is counted once",
+        instead("step.step_no > episode.forked_at_step", "true"),
+        COST_ROWS,
+    ),
+    Mutant("fork-rows-past-costless", "a fork has not cost its past", gives("None"), COST_ROWS),
+    Mutant("forks-past-untold", "the past of a fork was told", never, FOLLOWING_UP),
+    Mutant("share-of-budget-told-once", "a share is told once", always, FOLLOWING_UP),
     Mutant("child-time-counts", "the time of a child counts", gives("used_ms"), CHILDREN),
     Mutant(
         "child-turns-count",
@@ -9359,13 +9699,13 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "provider-hint-awaited",
         "agents: a repeated request waits as long as the provider says",
-        never,
+        gives("0.0"),
         "tests/engine/agents/test_failures.py",
     ),
     Mutant(
         "dry-run-agent-tools",
         "agents: a dry run makes no unknown calls",
-        returns("await unit.make()"),
+        returns('await unit.make("")'),
         "tests/engine/agents/test_failures.py",
     ),
     Mutant(
@@ -9373,6 +9713,42 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: a model is not asked before the fence",
         never,
         "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "model-arguments-redacted",
+        "agents: people do not see what a tool hides where a model calls it",
+        returns("part"),
+        "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "limited-money-limited-answer",
+        "agents: within a limit in dollars an answer has a limit, too",
+        never,
+        "tests/engine/agents/test_money.py",
+    ),
+    Mutant(
+        "reservation-durable-first",
+        "agents: what a request may cost is durable before it is made",
+        dropped,
+        "tests/engine/agents/test_money.py",
+    ),
+    Mutant(
+        "request-has-key",
+        "agents: a provider can tell a request that a dead node has made",
+        dropped,
+        "tests/acceptance/test_agents.py",
+    ),
+    Mutant(
+        "agent-repeats-alone",
+        "agents: a provider's client repeats nothing by itself",
+        gives("{HEADERS: dict(said.get(HEADERS) or {})}"),
+        "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "ids-of-calls-not-compared",
+        "kit: a model may call its calls something else each time",
+        returns("repr(self.result)"),
+        "tests/testing/test_agents.py",
     ),
     Mutant(
         "other-model-asked",

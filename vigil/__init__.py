@@ -2,7 +2,8 @@
 
     from vigil import Actor, App, event                 what an app declares, and what it calls
     from vigil.adapters import Webhook, env             outputs as requests, mails, messages
-    from vigil.tools import http_request                tools: requests over HTTP, queries in SQL
+    from vigil.tools import http_request                tools: HTTP, SQL, MCP servers
+    from vigil.agents import toolset                    agents of pydantic-ai, run by `ctx.agent`
     from vigil.templates import dispatch                strategies made from a configuration
     from vigil.definitions import read, to_actor        actors and workflows defined as data
     from vigil.histories import load, replay            journals of episodes, replayed in a test
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Final
 from vigil.public import public
 
 if TYPE_CHECKING:
+    from engine.agents.model import Model
     from engine.app.actions import (
         Action,
         Retries,
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
         CallContext,
         Failure,
         Synthesis,
+        SynthesisFailed,
         Synthesizer,
         Tool,
         ToolBreaker,
@@ -90,6 +93,7 @@ if TYPE_CHECKING:
     from engine.errors import (
         BadAdapter,
         BadDefinition,
+        BadModel,
         BadRequest,
         BadTool,
         BadWorkflow,
@@ -109,6 +113,7 @@ if TYPE_CHECKING:
     from streams.model.children import EpisodeResult
     from streams.model.events import StepKind
     from streams.model.findings import Finding, FindingIntent, FindingOutcome
+    from streams.model.money import Price, Spending
     from streams.model.outputs import OutputIntent
     from streams.model.service_levels import ServiceLevel
     from streams.model.triggers import (
@@ -127,25 +132,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action", "Actor", "AdaptiveBudget", "App", "ApprovalAnswer", "BadAdapter", "BadDefinition",
-    "BadRequest", "BadTool", "BadWorkflow", "Breaker", "Budget", "CallContext", "CallFailed",
-    "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
-    "DeliveryFailed", "EngineError", "Enriched", "EpisodeResult", "EpisodeTrigger",
-    "EpisodeView", "Escalation", "EventTrigger", "Exhausted", "Expectation", "Failure",
-    "Finding", "FindingIntent", "FindingOutcome", "Findings", "FunctionContext", "FunctionTool",
-    "InvalidAction", "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode",
-    "Orphan", "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Refused",
-    "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "StateSchema", "Step", "StepKind",
-    "StepTaken", "Strategy", "StrategyError", "Synthesis", "Synthesizer", "Tool", "ToolBreaker",
-    "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome", "Window", "Workflow",
-    "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket", "by_event",
-    "by_payload", "by_value", "checkpoint", "clear_finding", "converge", "cron", "done",
+    "BadModel", "BadRequest", "BadTool", "BadWorkflow", "Breaker", "Budget", "CallContext",
+    "CallFailed", "CallTimeout", "CloudEvent", "Context", "ConvergeResult", "DeclarationError",
+    "DeliveryFailed", "EngineError", "Enriched", "EpisodeResult", "EpisodeTrigger", "EpisodeView",
+    "Escalation", "EventTrigger", "Exhausted", "Expectation", "Failure", "Finding", "FindingIntent",
+    "FindingOutcome", "Findings", "FunctionContext", "FunctionTool", "InvalidAction",
+    "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode", "Model", "Orphan",
+    "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Price", "Refused",
+    "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Spending", "StateSchema", "Step",
+    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "SynthesisFailed",
+    "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome",
+    "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket",
+    "by_event", "by_payload", "by_value", "checkpoint", "clear_finding", "converge", "cron", "done",
     "enriched", "escalate", "event", "every", "exists", "ge", "gt", "in_", "le", "lt", "manual",
-    "missing", "ne", "observe", "output", "overrides", "propose_output", "raise_finding",
-    "report", "retry", "retrying", "sleep", "synthesize", "tool", "tool_call", "update_finding",
-    "wait", "workflow",
+    "missing", "ne", "observe", "output", "overrides", "propose_output", "raise_finding", "report",
+    "retry", "retrying", "sleep", "synthesize", "tool", "tool_call", "update_finding", "wait",
+    "workflow",
 ]  # fmt: skip
 
 _HOMES: Final = {
+    "engine.agents.model": "Model",
     "engine.app.actions": (
         "Action Retries Step approval checkpoint converge done observe sleep synthesize "
         "tool_call wait"
@@ -165,12 +171,13 @@ _HOMES: Final = {
     ),
     "engine.app.strategy": "ConvergeResult StepTaken Strategy abort report retry",
     "engine.app.tools": (
-        "CallContext Failure Synthesis Synthesizer Tool ToolBreaker ToolFailed overrides"
+        "CallContext Failure Synthesis SynthesisFailed Synthesizer Tool ToolBreaker "
+        "ToolFailed overrides"
     ),
     "engine.app.triggers": "cron event every manual workflow",
     "engine.app.workflow": "Workflow retrying",
     "engine.errors": (
-        "BadAdapter BadDefinition BadRequest BadTool BadWorkflow CallFailed CallTimeout "
+        "BadAdapter BadDefinition BadModel BadRequest BadTool BadWorkflow CallFailed CallTimeout "
         "DeclarationError EngineError InvalidAction InvalidFinding InvalidOutput Refused "
         "StrategyError"
     ),
@@ -180,6 +187,7 @@ _HOMES: Final = {
     "streams.model.children": "EpisodeResult",
     "streams.model.events": "StepKind",
     "streams.model.findings": "Finding FindingIntent FindingOutcome",
+    "streams.model.money": "Price Spending",
     "streams.model.outputs": "OutputIntent",
     "streams.model.service_levels": "ServiceLevel",
     "streams.model.triggers": (

@@ -17,6 +17,7 @@
 | dead letters | `dead_letters` | `dead_letter` |
 | service levels | `service_levels` | |
 | what budgets would suit | `budget_recommendations` | |
+| what requests to models have cost | `costs` | |
 
 Lists return `…Summary`, and questions for one a `…Record`, or None if there is none.
 """
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from projections.postgres.records import (
         budget_recommendations,
         causal_chain,
+        costs,
         count_episodes,
         dead_letter,
         dead_letters,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     )
     from projections.records import (
         BudgetRecommendation,
+        CostSummary,
         DeadLetterRecord,
         DeadLetterSummary,
         EpisodeRecord,
@@ -76,12 +79,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "BudgetRecommendation", "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord",
+    "BudgetRecommendation", "CostSummary", "DeadLetterRecord", "DeadLetterSummary", "EpisodeRecord",
     "EpisodeSummary", "FindingCause", "FindingEventRow", "FindingRecord", "FindingSummary",
     "InboxItem", "OutputEventRow", "OutputRecord", "OutputSummary", "Pool", "PostgresUnavailable",
     "QueryRefused", "Row", "ServiceLevelRecord", "StepRow", "TimelineEntry", "WorkflowItem",
     "WorkflowRecord", "WorkflowSummary", "active_for", "budget_recommendations", "caught_up",
-    "causal_chain", "connect", "count_episodes", "dead_letter", "dead_letters", "episode",
+    "causal_chain", "connect", "costs", "count_episodes", "dead_letter", "dead_letters", "episode",
     "episodes", "finding", "findings", "heads", "inbox", "log", "output", "outputs",
     "service_levels", "steps", "timeline", "workflow", "workflows",
 ]  # fmt: skip
@@ -93,15 +96,15 @@ _HOMES: Final = {
     "projections.postgres.query_result": "Row",
     "projections.postgres.reader": "active_for",
     "projections.postgres.records": (
-        "budget_recommendations causal_chain count_episodes dead_letter dead_letters episode "
+        "budget_recommendations causal_chain costs count_episodes dead_letter dead_letters episode "
         "episodes finding findings inbox log output outputs service_levels steps timeline "
         "workflow workflows"
     ),
     "projections.records": (
-        "BudgetRecommendation DeadLetterRecord DeadLetterSummary EpisodeRecord EpisodeSummary "
-        "FindingCause FindingEventRow FindingRecord FindingSummary InboxItem OutputEventRow "
-        "OutputRecord OutputSummary ServiceLevelRecord StepRow TimelineEntry WorkflowItem "
-        "WorkflowRecord WorkflowSummary"
+        "BudgetRecommendation CostSummary DeadLetterRecord DeadLetterSummary EpisodeRecord "
+        "EpisodeSummary FindingCause FindingEventRow FindingRecord FindingSummary InboxItem "
+        "OutputEventRow OutputRecord OutputSummary ServiceLevelRecord StepRow TimelineEntry "
+        "WorkflowItem WorkflowRecord WorkflowSummary"
     ),
 }
 

@@ -32,10 +32,10 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """Digests, as are the following."""
     tools: str = ""
     instructions: str = ""
-    messages: int = 0
-    """How many there are."""
+    length: int = 0
+    """How many messages there are."""
     history: str = ""
-    """Of all of them."""
+    """Digest of all of them."""
 
     @property
     def version(self) -> str:
@@ -85,7 +85,7 @@ class Prompts:
             settings=digest(settings),
             tools=digest([tools, parameters.output_mode]),
             instructions=digest(next((each for each in reversed(instructions) if each), "")),
-            messages=len(said),
+            length=len(said),
             history=chain.hexdigest()[:DIGITS],
         )
 

@@ -8,13 +8,14 @@ model's answer: both are the same in a replay, in whatever order parallel calls 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Final
 
 import msgspec
 from pydantic_ai import exceptions
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -30,19 +31,21 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     record_durable_unit,
 )
+from pydantic_ai.models import Model
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
 
 from engine.agents.digests import Prompt, Prompts, digest
-from engine.agents.model_errors import BAD_OUTPUT, class_of, failed, raised_again
+from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_of_call
 from engine.agents.toolset import StepToolset
 from engine.agents.unit import Made, OnChange, Parts, RequestSize, Unit, UnitResult
 from engine.app.actions import Retries
+from engine.app.function_tool import without_values
 from engine.errors import CRASH, EpisodeFailed, InvalidAction, Unencodable
 from engine.usercode.call import call
-from streams.json import raw, unraw
+from streams.json import NOTHING, raw, unraw
 from streams.model.events import StepKind
 
 _CONFIG: Final[RoleBasedOperationConfig[None]] = RoleBasedOperationConfig(
@@ -50,6 +53,11 @@ _CONFIG: Final[RoleBasedOperationConfig[None]] = RoleBasedOperationConfig(
 )
 
 _LEAVES_JOURNALED: Final = ("FunctionToolset", "MCPToolset", "DynamicToolset", "ExternalToolset")
+
+HEADERS: Final = "extra_headers"
+
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+"""What tells a provider that a request is one that a dead node has made before."""
 
 Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToolResults]]
 """Has people decide on calls of tools that need it, or waits for results from elsewhere."""
@@ -68,6 +76,8 @@ class AgentRun:
     retries: Retries | None
     on_change: OnChange
     decide: Decide
+    hidden: frozenset[str] = frozenset()
+    """Names of arguments whose values nobody may see."""
     prompts: Prompts = field(default_factory=Prompts)
     versions: list[str] = field(default_factory=list)
     """The version of the agent, once it has asked its model."""
@@ -116,7 +126,7 @@ class AgentRun:
                     name=f"{self.name}.{ctx.tool_name}",
                     mark=digest([ctx.tool_name, args]),
                     args=_shown(args),
-                    make=lambda: made(body),
+                    make=lambda _: made(body),
                 )
             case _:
                 name = type(operation_id).__name__.removesuffix("Id")
@@ -125,7 +135,7 @@ class AgentRun:
                     name=f"{self.name}.{name}",
                     mark=digest([repr(operation_id)]),
                     args=raw({}),
-                    make=lambda: made(body),
+                    make=lambda _: made(body),
                 )
 
     def _request(
@@ -136,13 +146,20 @@ class AgentRun:
         prompt = self.prompts.of(model, messages, settings, parameters)
         self.versions.append(prompt.version)
         given = (settings or {}).get("max_tokens")
+
+        async def make(key: str) -> Made:
+            headers = (settings or {}).get(HEADERS)
+            if headers is not None and key:
+                headers[IDEMPOTENCY_KEY] = key  # guard: request-has-key
+            return await made(body, hidden=self.hidden)
+
         size = len(to_json([messages, parameters], fallback=repr))
         return Unit(
             kind=StepKind.MODEL_REQUEST,
             name=self.name,
             mark=digest([prompt.version, prompt.history]),
             args=raw(prompt),
-            make=lambda: made(body),
+            make=make,
             agent=f"{self.name}:{prompt.version}",
             size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
             retries=self.retries,
@@ -190,10 +207,18 @@ class Durability(BaseDurabilityCapability[Any]):
         },
     )
 
-    def __init__(self, run: AgentRun) -> None:
-        """Journal `run`."""
-        super().__init__(name=run.name)
+    def __init__(self, run: AgentRun, *, models: Mapping[str, Model] | None = None) -> None:
+        """Journal `run`, which may ask `models` beside the agent's own."""
+        super().__init__(name=run.name, models=models)
         self._run = run
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+        """Return one that knows the model of the run, such as that of `Agent.override`."""
+        agent, model = self.agent, ctx.model
+        if agent is None or not isinstance(model, Model) or model is agent.model:
+            return self
+        known = {f"{model.system}:{model.model_name}": model}
+        return Durability(self._run, models=known).for_agent(agent)
 
     @property
     def in_durable_context(self) -> bool:
@@ -224,14 +249,18 @@ class Durability(BaseDurabilityCapability[Any]):
         return await self._run.decide(ctx, requests)
 
 
-async def made(body: Callable[[], Awaitable[object]]) -> Made:
+async def made(
+    body: Callable[[], Awaitable[object]], *, hidden: frozenset[str] = frozenset()
+) -> Made:
     """Return what `body` has brought, or how it has failed."""
     try:
         payload = await call(body)
     except EpisodeFailed as raised:
         return _failed(raised)
     try:
-        return _with_usage(payload)
+        if isinstance(payload, dict) and payload.get("kind") == "response":
+            return _answered(payload, hidden)
+        return Made(result=raw(payload))
     except (TypeError, ValueError, Unencodable) as error:
         return Made(error_class=Unencodable.error_class, error_detail=str(error))
 
@@ -244,18 +273,21 @@ def _failed(raised: EpisodeFailed) -> Made:
         case NotJson():
             return Made(error_class=Unencodable.error_class, error_detail=str(cause))
         case Exception() if class_of(cause):
-            return Made(error_class=BAD_OUTPUT, error_detail=str(cause))
+            return Made(error_class=class_of(cause), error_detail=str(cause))
         case _:
             return Made(error_class=raised.error_class or CRASH, error_detail=raised.detail)
 
 
-def _with_usage(payload: object) -> Made:
-    result = raw(payload)
-    if not isinstance(payload, dict) or payload.get("kind") != "response":
-        return Made(result=result)
-    used: dict[str, Any] = payload.get("usage") or {}
+def _answered(payload: dict[str, Any], hidden: frozenset[str]) -> Made:
+    """Return the answer of a model, in short: what is not there is not written."""
+    used = payload.get("usage") or {}
+    parts = [_given(part) for part in payload["parts"]]
+    said = {**_given(payload), "parts": parts, "usage": _given(used)}
+    said.pop("timestamp", None)  # The commit has the time.
+    shown = {**said, "parts": [_without_secrets(part, hidden) for part in parts]}
     return Made(
-        result=result,
+        result=raw(said),
+        shown=NOTHING if shown == said else raw(shown),
         model=str(payload.get("model_name") or ""),
         input_tokens=used.get("input_tokens", 0),
         output_tokens=used.get("output_tokens", 0),
@@ -263,6 +295,19 @@ def _with_usage(payload: object) -> Made:
         reasoning_tokens=used.get("output_reasoning_tokens", 0),
         cost_usd=_decimal(used.get("cost")),
     )
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return `fields` without those that have their default, which is nothing, zero or empty."""
+    return {name: value for name, value in fields.items() if value or value is False}
+
+
+def _without_secrets(part: dict[str, Any], hidden: frozenset[str]) -> dict[str, Any]:
+    args = part.get("args")
+    if not hidden or not args:
+        return part
+    said = msgspec.json.decode(args) if isinstance(args, str) else args
+    return {**part, "args": without_values(said, hidden)}  # guard: model-arguments-redacted
 
 
 def _decimal(cost: object) -> Decimal | None:

@@ -11,40 +11,36 @@ from typing import Final
 import msgspec
 from pydantic_ai import exceptions
 
+from engine.agents.classes import (
+    CONTEXT_TOO_LONG,
+    INVALID_ANSWER,
+    OUTPUT_TOO_LONG,
+    QUOTA_EXCEEDED,
+    REFUSED,
+)
 from engine.agents.unit import Made
-from engine.app.tools import class_of_status
+from engine.app.tools import RATE_LIMITED, class_of_status
 from streams.json import NOTHING, raw
-
-CONTEXT_TOO_LONG: Final = "context_too_long"
-"""Error class of a request that is longer than the model can read."""
-
-QUOTA_EXCEEDED: Final = "quota_exceeded"
-"""Error class of a request that the provider's account may not make, however often."""
-
-BAD_OUTPUT: Final = "bad_output"
-"""Error class of an answer that cannot be used."""
-
-REJECTED: Final = "model_rejected"
-"""Error class of a request that the provider refuses as it is."""
 
 BODY_CHARS_MAX: Final = 2_000
 """Most of a provider's answer to a request that failed, in characters."""
 
-_CLASSES: Final = (
-    (exceptions.ModelRateLimitError, "tool_rate_limited"),
+CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (exceptions.ModelRateLimitError, RATE_LIMITED),
     (exceptions.ModelQuotaExceededError, QUOTA_EXCEEDED),
-    (exceptions.ModelTimeoutError, "tool_timeout"),
-    (exceptions.ModelRequestTimeout, "tool_timeout"),
-    (exceptions.ModelUnavailableError, "tool_unavailable"),
-    (exceptions.ModelServerError, "tool_unavailable"),
-    (exceptions.ModelConnectionError, "tool_unavailable"),
     (exceptions.ModelContextWindowExceededError, CONTEXT_TOO_LONG),
     (exceptions.ModelAuthenticationError, "tool_auth_failed"),
     (exceptions.ModelNotFoundError, "tool_not_found"),
-    (exceptions.ModelAPIError, REJECTED),
-    (exceptions.UnexpectedModelBehavior, BAD_OUTPUT),
+    (exceptions.ModelRequestTimeout, "tool_timeout"),
+    (exceptions.ModelTimeoutError, "tool_timeout"),
+    (exceptions.ModelConnectionError, "tool_unavailable"),
+    (exceptions.ModelUnavailableError, "tool_unavailable"),
+    (exceptions.ModelServerError, "tool_unavailable"),
+    (exceptions.ContentFilterError, REFUSED),
+    (exceptions.OutputTokenLimitExceeded, OUTPUT_TOO_LONG),
+    (exceptions.UnexpectedModelBehavior, INVALID_ANSWER),
 )
-"""Exception → error class; the first that fits."""
+"""Error of pydantic-ai → error class; the first one that fits."""
 
 
 class UnitFailed(Exception):
@@ -65,11 +61,11 @@ class _Said(msgspec.Struct, omit_defaults=True):
 
 def class_of(error: BaseException) -> str:
     """Return the error class of an exception of the library; empty: it is none of these."""
-    known = next((name for kind, name in _CLASSES if isinstance(error, kind)), "")
-    if known == REJECTED and isinstance(error, exceptions.ModelHTTPError):
-        told = class_of_status(error.status_code)
-        return REJECTED if told == f"http_{error.status_code}" else told
-    return known
+    if found := next((name for kind, name in CLASSES if isinstance(error, kind)), ""):
+        return found
+    if isinstance(error, exceptions.ModelHTTPError):
+        return class_of_status(error.status_code)
+    return "tool_unavailable" if isinstance(error, exceptions.ModelAPIError) else ""
 
 
 def failed(error: exceptions.ModelAPIError) -> Made:

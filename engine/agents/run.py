@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from pydantic_ai import Agent, UsageLimits, exceptions
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, ToolCallPart
-from pydantic_ai.models import infer_model
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import (
     DeferredToolApprovalResult,
     DeferredToolRequests,
@@ -19,12 +21,13 @@ from pydantic_ai.tools import (
     ToolApproved,
     ToolDenied,
 )
+from pydantic_ai.toolsets import AbstractToolset
 
-from engine.agents.durability import AgentRun, Durability
+from engine.agents.durability import HEADERS, AgentRun, Durability
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_of_call
 from engine.agents.result import recorded, result_of
-from engine.agents.toolset import DECIDED, RUNNING, Running, ToolApproval
+from engine.agents.toolset import DECIDED, RUNNING, Running, StepToolset, ToolApproval
 from engine.agents.unit import OTHER_MODEL, Made, OnChange, Parts
 from engine.app.actions import Retries
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
@@ -35,6 +38,9 @@ __all__ = ["AgentCall", "problem_of_model", "result_of", "run_agent"]
 
 NO_LIMIT: Final = UsageLimits(request_limit=None)
 """The budget of the episode limits its agents."""
+
+_THREADS: Final = ThreadPoolExecutor(max_workers=16, thread_name_prefix="vigil-agent")
+"""Runs what agents have that is not async, on all of a node's episodes; others wait meanwhile."""
 
 EXCEEDED: Final = "agent_budget_exceeded"
 """Error class of an agent that has used up its own budget."""
@@ -79,7 +85,12 @@ class AgentCall:
 async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
     """Return how the run of an agent ended, as it is recorded."""
     run = AgentRun(
-        parts, asked.name, asked.retries, asked.on_change, decide=Deciding(parts, ctx, asked.name)
+        parts,
+        asked.name,
+        asked.retries,
+        asked.on_change,
+        decide=Deciding(parts, ctx, asked.name),
+        hidden=_hidden_in(asked.agent.toolsets),
     )
     RUNNING.set(Running(parts, ctx))
     try:
@@ -108,16 +119,28 @@ def problem_of_model(name: str) -> str:
 
 async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the library's result
     # A scope around the whole run: nothing that is only replayed is told to telemetry again.
-    with replay_scope(), Agent.using_sleep(run.parts.sleep):
+    sleeping, threads = Agent.using_sleep(run.parts.sleep), Agent.using_thread_executor(_THREADS)
+    with replay_scope(), sleeping, threads:
         return await asked.agent.run(
             asked.prompt,
             deps=asked.deps,
             model=OTHER_MODEL.get() or asked.model,  # guard: other-model-asked
             message_history=asked.message_history,
             usage_limits=_limits(asked.budget),
+            model_settings=_settings_of(asked.agent),
             capabilities=[Durability(run)],
             infer_name=False,
         )
+
+
+def _settings_of(agent: Agent[Any, Any]) -> ModelSettings:
+    """Return what each request is made with, beside the agent's own: it is repeated here alone."""
+    own = agent.model_settings
+    said = own if isinstance(own, Mapping) else {}
+    # A dict of this run's, in which each request gets a key of its own.
+    ours = {"max_retries": 0, HEADERS: dict(said.get(HEADERS) or {})}  # guard: agent-repeats-alone
+    unknown = agent.model.unsupported_settings if isinstance(agent.model, Model) else ()
+    return cast("ModelSettings", {name: each for name, each in ours.items() if name not in unknown})
 
 
 def _limits(budget: Budget | None) -> UsageLimits:
@@ -203,3 +226,11 @@ def _decision(run: RunContext[Any], name: str) -> ToolApproval:
     found = tools.get(name) if tools else None
     said = (found.tool_def.metadata or {}).get(DECIDED) if found else None
     return said if isinstance(said, ToolApproval) else ToolApproval()
+
+
+def _hidden_in(toolsets: Iterable[AbstractToolset[Any]]) -> frozenset[str]:
+    """Return the names of arguments of Vigil's tools whose values nobody may see."""
+    found: list[StepToolset] = []
+    for each in toolsets:
+        each.apply(lambda leaf: found.append(leaf) if isinstance(leaf, StepToolset) else None)
+    return frozenset(name for each in found for name in each.hidden)

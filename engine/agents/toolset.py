@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_ai import exceptions
+from pydantic_ai.durable_exec import record_durable_unit
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
@@ -27,7 +28,7 @@ from engine.errors import CallFailed, InvalidAction
 DECIDED: Final = "vigil"
 """The key of a tool's metadata under which it says who decides on its calls."""
 
-MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed"})
+MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed", "unstubbed"})
 """Error classes that the model can do nothing about: the agent fails."""
 
 _ANY: Final[Any] = TypeAdapter(dict[str, Any]).validator
@@ -84,6 +85,11 @@ class StepToolset(AbstractToolset[Any]):
         """What tells it from other toolsets of its agent."""
         return self._id
 
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The names of arguments whose values nobody may see."""
+        return frozenset(name for each in self._tools.values() for name in each.tool.hidden)
+
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools as the model gets to know them."""
         del ctx
@@ -117,7 +123,9 @@ class StepToolset(AbstractToolset[Any]):
         running = RUNNING.get(None)
         if running is None:
             raise InvalidAction(f"{name}: its agent is not run by ctx.agent(…)")
-        async with running.parts.piece(f"t{place_of_call(ctx)}"):
+        parts = running.parts
+        before = parts.recorded
+        async with parts.piece(f"t{place_of_call(ctx)}"):
             try:
                 if called.makes_steps is None:
                     asked = f"{called.tool.capability}.{called.tool.action}"
@@ -130,6 +138,8 @@ class StepToolset(AbstractToolset[Any]):
                     raise exceptions.ModelRetry(failed.detail) from failed
                 told = f"{failed.error_class}: {failed.detail}"
                 raise exceptions.ToolFailed(told) from failed
+            finally:  # Otherwise telemetry is told again of what is only replayed.
+                record_durable_unit(executed=parts.recorded > before)
 
 
 async def _in_strategy(work: Awaitable[object]) -> object:

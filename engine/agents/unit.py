@@ -30,6 +30,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
     result: msgspec.Raw = NOTHING
     """As the agent's library encodes it; of a failure, what makes its exception again."""
+    shown: msgspec.Raw = NOTHING
+    """As people may see it, where that differs."""
     error_class: str = ""
     """Empty: it has not failed."""
     error_detail: str = ""
@@ -67,7 +69,8 @@ class Unit:
     """Digest of what is asked."""
     args: msgspec.Raw
     """What people see of it."""
-    make: Callable[[], Awaitable[Made]]
+    make: Callable[[str], Awaitable[Made]]
+    """Makes it, with the idempotency key of the attempt; empty: it is made anew."""
     agent: str = ""
     """The agent with the digest of its version, as it is recorded."""
     size: RequestSize | None = None
@@ -99,6 +102,10 @@ class Parts(Protocol):
     @property
     def key(self) -> str:
         """Names the run of the agent, and is the same for each node: `<episode>:<path>`."""
+
+    @property
+    def recorded(self) -> int:
+        """How many steps of the function this node has made and recorded by now."""
 
     def piece(self, name: str) -> AbstractAsyncContextManager[None]:
         """Return within what the current task makes calls, as part `name` of the agent."""

@@ -44,6 +44,9 @@ ATTEMPTS_MAX: Final = 100
 RETRY_S_MAX: Final = 86_400.0
 """Longest wait between two of them, in seconds: a day."""
 
+RETRY_AFTER_S_MAX: Final = 3_600.0
+"""Longest pause that a receiver or a server can ask for, in seconds."""
+
 CHILD_KEY_CHARS_MAX: Final = 128
 """Longest `key` of a child, in characters: it is named within its parent."""
 

@@ -30,6 +30,7 @@ from engine.app.checks import (
     problem_of_budget,
     problem_of_schema,
     problem_of_service_level,
+    problem_of_spending,
 )
 from engine.app.context import OnExhausted, StateSchema
 from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
@@ -41,6 +42,7 @@ from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import BadRequest, DeclarationError
 from engine.validation import check_name, near
 from streams.model.foreign_streams import ForeignStream
+from streams.model.money import Spending
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Overlap, Overrides
 
@@ -121,7 +123,7 @@ R = TypeVar("R")
 
 P = ParamSpec("P")
 
-StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any] | StrategyFunction
+StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any] | StrategyFunction | Function
 """What an expectation may be given as its strategy."""
 
 
@@ -311,6 +313,8 @@ def checked_options(check: Check, options: ExpectationOptions) -> dict[str, Any]
 
 def _chosen(check: Check, strategy: StrategyLike) -> tuple[Strategy[Any] | Function, type]:
     """Return what an expectation runs, and the type of its state."""
+    if isinstance(strategy, Function):
+        return strategy, dict
     if isfunction(strategy):
         return check.strategy_function(strategy), dict
     instance = check.strategy(strategy)
@@ -444,6 +448,8 @@ class Actor:
     capabilities: frozenset[str] | None
     """Those that its strategies may call; None: every one."""
     synthesizer: Synthesizer | None
+    spending: tuple[Spending, ...] = ()
+    """Most that the requests of its episodes to models may cost, by window of the calendar."""
     expectations: dict[str, Expectation] = field(default_factory=dict)
 
     def __init__(
@@ -463,6 +469,7 @@ class Actor:
         tools: Tools | None = None,
         capabilities: Sequence[str] | None = None,
         synthesizer: Synthesizer | None = None,
+        spending: Sequence[Spending] = (),
     ) -> None:
         """Declare an actor.
 
@@ -491,6 +498,9 @@ class Actor:
                 `["fetch", "services"]`; another call fails as `capability_not_allowed`. Default:
                 every tool.
             synthesizer: for expectations that have none of their own.
+            spending: most that requests of all its episodes to models may cost in a window, such as
+                `[Spending(usd="5.00", per="day")]`; a request that does not fit ends its episode
+                as `budget_exceeded`. Default: no limit.
 
         Raises `DeclarationError` if a value cannot work; the message names it.
         """
@@ -522,6 +532,7 @@ class Actor:
             "tools": checked_tools(tools or {}, actor=id),
             "capabilities": check.capabilities("capabilities", capabilities),
             "synthesizer": check.callback("synthesizer", synthesizer),
+            "spending": tuple(check.sound("spending", spending, problem_of_spending)),
             "expectations": {},
         }
         for name, value in values.items():

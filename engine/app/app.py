@@ -11,16 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import isfunction
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from engine.app.actions import problem_of_declared
 from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy, StrategyLike
-from engine.app.checks import Check, checked_callback
+from engine.app.checks import Check, checked_callback, problem_of_prices, problem_of_spending
 from engine.app.function_tool import ToolGroup, Tools, checked_tools
 from engine.app.outputs import Outputs, Route, checked_routes
-from engine.app.strategy import Needs, Strategy, StrategyFunction, Template, checked_templates
+from engine.app.strategy import (
+    Function,
+    Needs,
+    Strategy,
+    StrategyFunction,
+    Template,
+    checked_templates,
+)
 from engine.app.tools import (
     GATHER,
     OF_THE_ENGINE,
@@ -36,6 +43,7 @@ from engine.app.workflow import Workflow, ancestors
 from engine.app.workflow_plan import checked_workflows, problem_of_id, starter_id, starters_of
 from engine.errors import DeclarationError
 from engine.validation import near
+from streams.model.money import Price, Spending
 from streams.model.triggers import Overrides
 
 R = TypeVar("R")
@@ -45,6 +53,9 @@ R = TypeVar("R")
 ALL: Final = "(all)"
 """The actor's name in an error that concerns every actor."""
 
+
+Unpriced: TypeAlias = Literal["refuse", "zero"]
+"""What becomes of a request to a model whose price nobody knows; see `App`."""
 
 NodeName: TypeAlias = Callable[[], str]
 
@@ -77,8 +88,13 @@ class App:
     node_name: NodeName | None = field(default=None)
     gatherers: Mapping[str, Gatherer] = field(default_factory=dict)
     templates: Mapping[str, Template] = field(default_factory=dict)
-    strategies: Mapping[str, Strategy[Any] | StrategyFunction] = field(default_factory=dict)
+    strategies: Mapping[str, Strategy[Any] | StrategyFunction | Function] = field(
+        default_factory=dict
+    )
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
+    spending: tuple[Spending, ...] = ()
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    unpriced: Unpriced = "refuse"
 
     def __init__(
         self,
@@ -93,6 +109,9 @@ class App:
         templates: Mapping[str, Template] | None = None,
         strategies: Mapping[str, StrategyLike] | None = None,
         workflows: Sequence[Workflow] = (),
+        spending: Sequence[Spending] = (),
+        prices: Mapping[str, Price] | None = None,
+        unpriced: Unpriced = "refuse",
     ) -> None:
         """Declare an app.
 
@@ -114,6 +133,14 @@ class App:
                 `"checks:check_disk"`.
             workflows: `actors` must include every actor that a step names, also if other nodes
                 run it. The triggers of each are queued as `workflow-<name>`.
+            spending: most that requests of all episodes of the stack to models may cost in a
+                window, such as `[Spending(usd="50", per="month")]`, beside what actors say. Every
+                node must say the same. Default: no limit.
+            prices: model → `Price(…)`, such as `{"openai:my-model": Price(…)}`, for models that
+                the package genai-prices does not know, or that cost you something else.
+            unpriced: what becomes of a request to a model whose price nobody knows, where a limit
+                in dollars applies. `"refuse"`: its episode fails as `unpriced_model` before it is
+                made. `"zero"`: it is made, and counts for nothing.
 
         Raises `DeclarationError`, for a workflow `BadWorkflow`, if a value cannot work; the message
         names it.
@@ -134,6 +161,12 @@ class App:
             self, "templates", _registered("templates", templates, checked_templates)
         )
         object.__setattr__(self, "strategies", _strategies(strategies or {}))
+        check = Check(ALL)
+        limits = tuple(check.sound("spending", spending, problem_of_spending))
+        object.__setattr__(self, "spending", limits)
+        known_prices = dict(check.sound("prices", prices or {}, problem_of_prices))
+        object.__setattr__(self, "prices", known_prices)
+        object.__setattr__(self, "unpriced", check.choice("unpriced", unpriced, get_args(Unpriced)))
         known_workflows = checked_workflows(workflows, self.actors)
         starters = starters_of(known_workflows, self.actors)
         object.__setattr__(self, "workflows", known_workflows)
@@ -159,6 +192,7 @@ class App:
             check, strategy = Check(actor.id, expectation.name), expectation.strategy
             needs = getattr(strategy, "needs", Needs())
             self._check_named(check, needs)
+            self._check_tools(check, actor, needs)
             # guard: declared-override-of-a-tool
             if expectation.dry_run and (problem := self.problem_of_overrides(expectation.dry_run)):
                 raise check.refuse("dry_run", problem)
@@ -253,6 +287,18 @@ class App:
                 problem = f"no output is called {adapter!r}; App(outputs=…) has {known}"
                 raise check.refuse(f"strategy.config.outputs.{index}.adapter", problem)
 
+    def _check_tools(self, check: Check, actor: Actor, needs: Needs) -> None:
+        """Refuse a strategy whose agent could not call the tools that it is offered."""
+        for index, name in enumerate(needs.tools):
+            capability, _, action = name.partition(".")
+            at = f"strategy.config.tools.{index}"
+            if self.tool(actor, capability, action) is None:  # guard: agent-tools-of-app
+                problem = f"no tool is called {name!r}; give it to the app or the actor: tools=[…]"
+                raise check.refuse(at, problem)
+            # guard: agent-tools-within-capabilities
+            if actor.capabilities is not None and capability not in actor.capabilities:
+                raise check.refuse(at, f"the capabilities of the actor lack {capability!r}")
+
 
 def _no_such_expectation(place: str, actors: Mapping[str, Actor]) -> str:
     known = ", ".join(
@@ -291,13 +337,15 @@ def _registered(
         raise DeclarationError(actor=ALL, field=field_, problem=str(error)) from error
 
 
-def _strategies(given: object) -> Mapping[str, Strategy[Any] | StrategyFunction]:
+def _strategies(given: object) -> Mapping[str, Strategy[Any] | StrategyFunction | Function]:
     if not isinstance(given, Mapping):
         raise Check(ALL).refuse("strategies", f"{given!r} is not a dict of name to strategy")
     return {str(name): _strategy(each) for name, each in given.items()}
 
 
-def _strategy(given: object) -> Strategy[Any] | StrategyFunction:
+def _strategy(given: object) -> Strategy[Any] | StrategyFunction | Function:
+    if isinstance(given, Function):
+        return given
     check = Check(ALL)
     # guard: expectation-function-nameable
     return check.strategy_function(given).run if isfunction(given) else check.strategy(given)

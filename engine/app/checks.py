@@ -24,6 +24,7 @@ from engine.app.triggers import On, Sources, sources_of
 from engine.errors import BadRequest, DeclarationError
 from engine.validation import check_name, is_whole, problem_of_path
 from streams.errors import BadName
+from streams.model.money import Per, Price, Spending, usd_of
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget
 from streams.subjects import Stack
@@ -107,14 +108,16 @@ def _is_over_0(number: object, *, most: float) -> bool:
 def problem_of_budget(budget: object) -> str | None:
     """Return why `budget` cannot work, or None. A limit of 0 is no limit."""
     if not isinstance(budget, Budget):
-        return f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)"
+        return f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…, usd=…)"
     for limit in ("turns", "tokens"):
         if not is_whole(getattr(budget, limit)):
             return f"{limit}={getattr(budget, limit)!r} is not a whole number; use 0 for no limit"
     wall_s: object = budget.wall_s
     if not (is_whole(wall_s) or (isinstance(wall_s, float) and math.isfinite(wall_s))):
         return f"wall_s={wall_s!r} is not a number of seconds; use 0 for no limit"
-    for limit in LIMITS:
+    if problem := problem_of_usd(budget.usd):
+        return f"usd={problem}; use 0 for no limit"
+    for limit in ("turns", "tokens", "wall_s"):
         value = getattr(budget, limit)
         if value < 0:  # guard: budget-limit-not-negative
             return f"{limit}={value!r} is below 0; use 0 for no limit"
@@ -123,10 +126,56 @@ def problem_of_budget(budget: object) -> str | None:
     return None
 
 
+def problem_of_usd(usd: object) -> str | None:
+    """Return why a sum of dollars cannot be one, or None."""
+    try:
+        usd_of(usd)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def problem_of_spending(spending: object) -> str | None:
+    """Return why what may be spent in windows of the calendar cannot be enforced, or None."""
+    if isinstance(spending, str) or not isinstance(spending, Sequence):
+        return f"{spending!r} is not a list of Spending(usd=…, per=…)"
+    seen = set[str]()
+    for each in spending:
+        if not isinstance(each, Spending):
+            return f"{each!r} is not a Spending(usd=…, per=…)"
+        if each.per not in get_args(Per):
+            return f"per={each.per!r} is not one of {', '.join(get_args(Per))}"
+        if problem := problem_of_usd(each.usd):
+            return f"usd={problem}"
+        if not each.usd:  # guard: spending-of-nothing
+            return f"usd={each.usd}: nothing could be spent; leave it out for no limit"
+        if each.per in seen:
+            return f"two limits per {each.per}; leave one out"
+        seen.add(each.per)
+    return None
+
+
+def problem_of_prices(prices: object) -> str | None:
+    """Return why the prices of models cannot be such, or None."""
+    if not isinstance(prices, Mapping):
+        return f"{prices!r} is not a dict of model to Price(…)"
+    for model, price in prices.items():
+        if not isinstance(model, str) or not model:
+            return f'{model!r} is no name of a model, such as "openai:my-model"'
+        if not isinstance(price, Price):
+            return f"{model}: {price!r} is not a Price(input_per_million=…, output_per_million=…)"
+        for name in ("input_per_million", "output_per_million", "cached_per_million"):
+            given = getattr(price, name)
+            if given is not None and (problem := problem_of_usd(given)):
+                return f"{model}: {name}={problem}"
+    return None
+
+
 def problem_of_adaptive_budget(adapts: object) -> str | None:
     """Return why the bounds of `adapts` cannot work, or None."""
     if not isinstance(adapts, AdaptiveBudget):
-        return f"{adapts!r} is not an AdaptiveBudget(turns=(…, …), tokens=(…, …), wall_s=(…, …))"
+        limits = ", ".join(f"{limit}=(…, …)" for limit in LIMITS)
+        return f"{adapts!r} is not an AdaptiveBudget({limits})"
     if all(getattr(adapts, limit) is None for limit in LIMITS):
         return f"it has no bounds; give them for at least one of {', '.join(LIMITS)}"
     for limit in LIMITS:
@@ -147,9 +196,17 @@ def _problem_of_bounds(limit: str, bounds: object) -> str | None:
     said = f"{limit}={bounds!r}"
     if not isinstance(bounds, tuple | list) or len(bounds) != len(("fewest", "most")):
         return f"{said} is not two numbers: a lower and an upper bound"
+    if limit == "usd":
+        if any(problem_of_usd(each) is not None or not each for each in bounds):
+            return f"{said} are not two sums over 0: a lower and an upper bound"
+        return _problem_of_order(said, bounds)
     is_number = is_whole if limit != "wall_s" else partial(_is_over_0, most=COUNT_MAX)
     if not all(is_number(each) and 0 < each <= COUNT_MAX for each in bounds):
         return f"{said} are not two numbers over 0: a lower and an upper bound"
+    return _problem_of_order(said, bounds)
+
+
+def _problem_of_order(said: str, bounds: Sequence[Any]) -> str | None:
     return f"{said}: the lower bound is over the upper one" if bounds[0] > bounds[1] else None
 
 

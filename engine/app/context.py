@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
-from engine.errors import Unencodable
+from engine.errors import Limit, Unencodable
 from engine.validation import Duration
 from streams.json import JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened, StepKind
@@ -136,8 +136,8 @@ class GatheredStep(msgspec.Struct, frozen=True, kw_only=True):
 class Exhausted(msgspec.Struct, frozen=True, kw_only=True):
     """An episode whose budget is used up, for the `on_exhausted` of its expectation."""
 
-    limit: Literal["turns", "tokens", "wall_s"]
-    """Which limit of the budget."""
+    limit: Limit
+    """Which limit of the budget: `turns`, `tokens`, `wall_s` or `usd`."""
     detail: str
     """How much was used, such as `turns: 12 used of 12`."""
     episode: EpisodeView

@@ -214,11 +214,11 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
 
     def redact(self, args: JsonObject) -> object:
         """Return `args` without the values of what is hidden."""
-        return _without(args, self.hidden)
+        return without_values(args, self.hidden)
 
     def redact_result(self, result: object) -> object:
         """Return `result` without the values of what is hidden."""
-        return _without(result, self.hidden)
+        return without_values(result, self.hidden)
 
     @property
     def hides(self) -> bool:
@@ -259,10 +259,10 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
 
 
 class ToolGroup(Tool):
-    """Functions of one capability."""
+    """Tools of one capability: functions, or those of one server."""
 
-    def __init__(self, functions: Mapping[str, FunctionTool[..., Any]]) -> None:
-        """Serve each action by its function."""
+    def __init__(self, functions: Mapping[str, Tool]) -> None:
+        """Serve each action by its tool."""
         self.functions = functions
 
     @property
@@ -403,6 +403,27 @@ def tool(
     return made if function is None else made(function)
 
 
+def problem_of_number(value: object, *, most: float) -> str | None:
+    """Return why `value` is no number over 0 and up to `most`, or None; None is no problem."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or (is_number and isinstance(value, int | float) and 0 < value <= most):
+        return None
+    return f"{value!r} is not a number over 0, up to {most:,g}"
+
+
+def problem_of_breaker(value: object) -> str | None:
+    """Return why the breaker of a tool cannot work, or None; None is no problem."""
+    if value is None:
+        return None
+    if not isinstance(value, ToolBreaker):
+        return f"{value!r} is not a ToolBreaker(threshold=…)"
+    if not is_whole(value.threshold) or not 1 <= value.threshold <= THRESHOLD_MAX:
+        problem = f"{value.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
+        return f"threshold: {problem}"
+    open_s = problem_of_number(value.half_open_after_s, most=OPEN_S_MAX)
+    return f"half_open_after_s: {open_s}" if open_s else None
+
+
 class _Check:
     """Checks one function, and what it is declared with."""
 
@@ -433,12 +454,10 @@ class _Check:
         return value
 
     def number(self, field_: str, value: object, *, most: float) -> float | None:
-        if value is None:
-            return None
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and isinstance(value, int | float) and 0 < value <= most:
-            return value
-        raise self.refuse(f"{field_}: {value!r} is not a number over 0, up to {most:,g}")
+        if problem := problem_of_number(value, most=most):
+            raise self.refuse(f"{field_}: {problem}")
+        assert value is None or isinstance(value, int | float), "it is no problem"
+        return value
 
     def cache(self, ttl_s: object, scope: object, *, side_effect: bool) -> float:
         if scope not in get_args(CacheScope):
@@ -450,14 +469,8 @@ class _Check:
         return checked or 0.0
 
     def breaker(self, value: ToolBreaker | None) -> ToolBreaker | None:
-        if value is None:
-            return None
-        if not isinstance(value, ToolBreaker):
-            raise self.refuse(f"breaker: {value!r} is not a ToolBreaker(threshold=…)")
-        if not is_whole(value.threshold) or not 1 <= value.threshold <= THRESHOLD_MAX:
-            problem = f"{value.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
-            raise self.refuse(f"breaker: threshold: {problem}")
-        self.number("breaker: half_open_after_s", value.half_open_after_s, most=OPEN_S_MAX)
+        if problem := problem_of_breaker(value):
+            raise self.refuse(f"breaker: {problem}")
         return value
 
     def retries(self, value: Retries | None, *, may_repeat: bool) -> Retries | None:
@@ -531,15 +544,16 @@ def _schema_of(type_: type) -> dict[str, Any]:
     raise NotImplementedError
 
 
-def _without(value: object, hidden: frozenset[str]) -> object:
+def without_values(value: object, hidden: frozenset[str]) -> object:
+    """Return JSON with `***` in the place of the values of the keys `hidden`, at any depth."""
     match value:
         case dict():
             return {
-                key: HIDDEN if key in hidden else _without(each, hidden)
+                key: HIDDEN if key in hidden else without_values(each, hidden)
                 for key, each in value.items()
             }
         case list():
-            return [_without(each, hidden) for each in value]  # guard: hidden-in-lists
+            return [without_values(each, hidden) for each in value]  # guard: hidden-in-lists
         case _:
             return value
 
@@ -596,13 +610,17 @@ def tool_texts(tools: Mapping[str, Tool]) -> tuple[str, ...]:
     """Return what strategies know `tools` by: their names, and those of their arguments."""
     texts: list[str] = []
     for capability, each in sorted(tools.items()):
-        functions = each.functions if isinstance(each, ToolGroup) else {}
-        if not functions and isinstance(each, FunctionTool):
-            functions = {each.action: each}
-        texts += (
-            f"{capability}.{action}({', '.join(function.arguments.__struct_fields__)})"
-            for action, function in sorted(functions.items())
-        )
-        if not functions:
-            texts.append(f"{capability} {type(each).__qualname__}")
+        if isinstance(each, ToolGroup):
+            named = sorted(each.functions.items())
+            texts += (_tool_text(f"{capability}.{action}", one) for action, one in named)
+        elif isinstance(each, FunctionTool):
+            texts.append(_tool_text(f"{capability}.{each.action}", each))
+        else:
+            texts.append(_tool_text(capability, each))
     return tuple(texts)
+
+
+def _tool_text(name: str, tool: Tool) -> str:
+    if isinstance(tool, FunctionTool):
+        return f"{name}({', '.join(tool.arguments.__struct_fields__)})"
+    return f"{name} {type(tool).__qualname__}"

@@ -12,7 +12,7 @@ outside in dry runs. An expectation declares them, or a fire by hand gives them 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Final, Literal, Protocol, TypeAlias
@@ -22,6 +22,7 @@ import msgspec
 from engine import validation
 from engine.app.actions import (
     NAME_CHARS_MAX,
+    RETRY_AFTER_S_MAX,
     Retries,
     ToolCall,
     problem_of_declared,
@@ -30,6 +31,7 @@ from engine.app.actions import (
 from engine.app.context import OUT_OF_REACH, Findings
 from engine.errors import CRASH, Unencodable
 from engine.validation import backoff_s, jittered_s
+from streams.clock import Clock
 from streams.errors import BadName
 from streams.json import NOTHING, UNDECODABLE, JsonObject
 from streams.model.triggers import OverrideFailure, Overrides
@@ -138,12 +140,19 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolFailed(Exception):
-    """Raised by a tool to report a failure, which `handle_result` gets as a `Failure`."""
+    """Raised by a tool to report a failure, which `handle_result` gets as a `Failure`.
 
-    def __init__(self, error_class: str, detail: str = "") -> None:
+    `retry_after_s`: how long its server asks to be left alone, in seconds. If the call is repeated,
+    the pause is as long at least, up to an hour; alone it repeats nothing.
+    """
+
+    def __init__(
+        self, error_class: str, detail: str = "", *, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
         self.error_class = error_class or "tool_failed"
         self.detail = detail
+        self.retry_after_s = retry_after_s
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -165,6 +174,23 @@ class ToolBreaker(msgspec.Struct, frozen=True, kw_only=True):
     With any other error class the tool has answered."""
     half_open_after_s: float = 30.0
     """How long it stays open before one call is made, in seconds. That one decides."""
+
+
+class ToolConnection(Protocol):
+    """What calls of the tools of one server go over, on one node."""
+
+    async def call(self, tool: Tool, args: JsonObject, ctx: CallContext) -> object:
+        """Return the result of a call of `tool`, any JSON value; or raise `ToolFailed`."""
+
+    async def close(self) -> None:
+        """Release what the calls have opened. Called once, when the node has stopped."""
+
+
+class ToolServer(Protocol):
+    """What several tools share, and a node keeps between their calls: a connection, a process."""
+
+    def connection(self, clock: Clock) -> ToolConnection:
+        """Return that of one node. It opens at its first call."""
 
 
 class Tool:
@@ -199,6 +225,9 @@ class Tool:
     """How often a failed call is repeated, and after which pauses; None: never. A side effect must
     be `idempotent` for it."""
 
+    server: ToolServer | None = None
+    """What a node makes its calls over, in place of `call`; None: `call`."""
+
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         """Do `action` and return its result, any JSON value, or raise `ToolFailed`."""
         raise NotImplementedError
@@ -210,6 +239,10 @@ class Tool:
     def redact_result(self, result: object) -> object:
         """Return `result` with secrets removed."""
         return result
+
+    def secrets(self) -> Iterable[str]:
+        """Return what it knows itself and nobody may see in results and errors."""
+        return ()
 
     @property
     def known_actions(self) -> frozenset[str] | None:
@@ -275,17 +308,20 @@ def _problem_of_retries(tool: Tool) -> str | None:
     return None
 
 
-def retry_s(retries: Retries | None, error_class: str, *, attempt: int, key: str) -> float:
+def retry_s(
+    retries: Retries | None, error_class: str, *, attempt: int, key: str, after_s: float = 0.0
+) -> float:
     """Return the pause after the failed `attempt`, from 1, in seconds; 0: it was the last one.
 
-    `key` fixes the jitter.
+    `key` fixes the jitter. The server that failed asks for a pause of `after_s` at least.
     """
     # guard: retry-attempts-max
     if retries is None or attempt >= retries.attempts_max or error_class not in RETRIED:
         return 0.0
     # guard: pauses-grow
     pause_s = backoff_s(attempt, first_s=retries.first_s, most_s=retries.most_s)
-    return jittered_s(pause_s, seed=f"{key}.{attempt}")  # guard: jitter-of-call
+    pause_s = jittered_s(pause_s, seed=f"{key}.{attempt}")  # guard: jitter-of-call
+    return max(pause_s, min(after_s, RETRY_AFTER_S_MAX))  # guard: servers-pause-kept
 
 
 class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,6 +343,15 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
                 f"Synthesis: {counts[0]} and {counts[1]} tokens; none may be negative, and together"
                 f" they are at most {SYNTHESIS_TOKENS_MAX:,}"
             )
+
+
+class SynthesisFailed(ToolFailed):
+    """Raised by a synthesizer whose answer nobody can use: what it has cost counts."""
+
+    def __init__(self, error_class: str, detail: str = "", *, spent: Synthesis) -> None:
+        super().__init__(error_class, detail)
+        self.spent = spent
+        """Its tokens and its model; the content is dropped."""
 
 
 class Synthesizer(Protocol):

@@ -15,7 +15,8 @@ follows from the end; so neither is missed, in whatever order they come.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from decimal import Decimal
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -46,6 +47,7 @@ from streams.model.events import (
     StepAnnounced,
     StepKind,
 )
+from streams.model.money import NO_USD, USD_LEAST
 from streams.model.triggers import Budget, EpisodeTrigger
 from streams.ports.domain_events import HOPS_MAX
 from streams.ports.timers import Timer
@@ -157,15 +159,28 @@ def check(
         raise CannotStart(InvalidAction.error_class, str(error)) from error
 
 
-def left_of(episode: Episode, budget: Budget, *, begun: int, wall_used_s: float) -> Budget:
+def left_of(
+    episode: Episode, budget: Budget, *, begun: int, wall_used_s: float, usd_taken: Decimal = NO_USD
+) -> Budget:
     """Return what is left of a budget for a child, at least one turn of it.
 
-    `begun`: how many turns have begun and are not recorded yet.
+    `begun`: how many turns have begun and are not recorded yet; `usd_taken`: what requests that are
+    about to be announced may cost.
     """
     turns = max(1, budget.turns - episode.turns_used - begun) if budget.turns > 0 else 0
     tokens = max(1, budget.tokens - episode.tokens_used) if budget.tokens > 0 else 0
     wall_s = max(0.001, budget.wall_s - wall_used_s) if budget.wall_s > 0 else 0.0
-    return Budget(turns=turns, tokens=tokens, wall_s=wall_s)
+    return Budget(
+        turns=turns, tokens=tokens, wall_s=wall_s, usd=_usd_left(episode, budget, usd_taken)
+    )
+
+
+def _usd_left(episode: Episode, budget: Budget, taken: Decimal) -> Decimal:
+    if budget.usd <= 0:
+        return NO_USD
+    # What others may spend at the same time is not there any more.
+    # guard: child-usd-beside-others
+    return max(USD_LEAST, budget.usd - episode.usd_used - episode.usd_reserved - taken)
 
 
 def capped(declared: Budget, left: Budget) -> Budget:
@@ -174,10 +189,27 @@ def capped(declared: Budget, left: Budget) -> Budget:
         turns=int(_least(declared.turns, left.turns)),
         tokens=int(_least(declared.tokens, left.tokens)),
         wall_s=_least(declared.wall_s, left.wall_s),
+        usd=_least(declared.usd, left.usd),
     )
 
 
-def _least(declared: float, left: float) -> float:
+def kept_for(action: StartEpisode, left: Budget, *, actors: Mapping[str, Actor]) -> Budget:
+    """Return what a child may use: of dollars no more than its expectation declares.
+
+    So that others may be started beside it; of the other limits each gets all that is left.
+    """
+    actor = actors.get(action.actor)
+    expectation = actor.expectations.get(action.expectation) if actor is not None else None
+    if left.usd <= 0 or expectation is None:
+        return left
+    # guard: child-reserves-what-it-may
+    return replace(left, usd=_least(expectation.budget.usd, left.usd))
+
+
+N = TypeVar("N", float, Decimal)
+
+
+def _least(declared: N, left: N) -> N:
     if left <= 0:
         return declared
     return left if declared <= 0 else min(declared, left)  # guard: child-within-parents-budget
@@ -270,6 +302,7 @@ def performed(announced: StepAnnounced, child: Episode) -> Performed:
             episode_id=said.episode_id,
             turns=finished.turns_used,
             wall_ms=finished.wall_used_ms,
+            usd=child.usd_used + child.usd_reserved,  # guard: canceled-child-request-counts
         ),
         path=announced.path,
     )
@@ -295,7 +328,7 @@ def ends(episode: Episode, ended: Mapping[str, Performed]) -> tuple[EpisodeEvent
         step, said = found, replace(found.child, block_no=blocked.step_no, until=until)
         has_counted = any(said.episode_id in some for some in episode.children_ended)
         if has_counted:  # guard: child-counts-once
-            step, said = replace(step, cost_tokens=0), replace(said, turns=0, wall_ms=0)
+            step, said = replace(step, cost_tokens=0), replace(said, turns=0, wall_ms=0, usd=NO_USD)
         event = decide(episode, replace(step, child=said))
         episode = evolve(episode, event)
         events.append(event)

@@ -29,6 +29,7 @@ from engine.cluster.modes import Switch
 from streams.json import raw
 from streams.model.foreign_streams import ForeignStream
 from streams.model.modes import NodeMode
+from streams.model.money import dollars
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget
 
@@ -128,11 +129,12 @@ _SHOWN: Final = (Breaker, Budget, AdaptiveBudget, ServiceLevel, ByPayload, ByVal
 
 def actor_info(actor: Actor, may: Switch) -> ActorInfo:
     """Return a node's report on `actor`, for which it may do what `may` says."""
-    limits = {
+    turns = {
         "max_concurrent_cluster": actor.max_concurrent_cluster,
         "overflow": actor.overflow,
         "queue_max": actor.queue_max,
     }
+    spending = {each.per: dollars(each.usd) for each in actor.spending}
     return ActorInfo(
         runs=may.runs,
         wakes=may.wakes,
@@ -141,7 +143,10 @@ def actor_info(actor: Actor, may: Switch) -> ActorInfo:
         description=actor.description,
         spec_rev=actor.spec_rev,
         revision=actor.revision,
-        limits=limits if actor.is_laned else {},
+        limits={
+            **(turns if actor.is_laned else {}),
+            **({"spending": spending} if spending else {}),
+        },
         expectations={name: _expectation(each) for name, each in actor.expectations.items()},
         workflow=actor.workflow if isinstance(actor, Starter) else "",
     )

@@ -19,6 +19,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -38,14 +39,17 @@ from engine.app.app import App
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
-from engine.app.tools import check_name, overrides_of
+from engine.app.strategy import TOOLS, Needs, takes_tools
+from engine.app.tools import OF_THE_ENGINE, check_name, overrides_of
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
 from engine.errors import BadDefinition, DeclarationError
+from engine.spending.prices import Prices
 from engine.templates import BUILT_IN
 from engine.validation import Listed, Strict, parsed, wrong
 from streams.errors import BadName
 from streams.json import JsonObject, exact
 from streams.model.foreign_streams import FeedStart
+from streams.model.money import Spending
 from streams.model.triggers import Overrides
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -283,6 +287,10 @@ class StructDefinition(Coded):
         return self.struct(**dict(self))
 
 
+_SUM: Any = Annotated[Decimal, Field(strict=False)]
+"""A sum of dollars: `0.5` or `"0.50"`."""
+
+
 def _plain_options() -> Any:  # noqa: ANN401 - a class that is made at run time has no type
     """Return a model of the options that are the same as data and in code, and of structs."""
     types, model_fields = get_type_hints(ExpectationOptions), dict[str, Any]()
@@ -307,7 +315,8 @@ def _is_struct(type_: object) -> bool:
 def _model_of(struct: type[msgspec.Struct]) -> type[StructDefinition]:
     types = get_type_hints(struct)
     model_fields: dict[str, Any] = {
-        each.name: (_read_as(types[each.name]), each.default) for each in structs.fields(struct)
+        each.name: (_read_as(types[each.name]), ... if each.required else each.default)
+        for each in structs.fields(struct)
     }
     model = create_model(f"{struct.__name__}Definition", __base__=StructDefinition, **model_fields)
     model.struct = struct
@@ -315,9 +324,15 @@ def _model_of(struct: type[msgspec.Struct]) -> type[StructDefinition]:
 
 
 def _read_as(type_: Any) -> Any:  # noqa: ANN401 - as above
-    """Return the type as a file has it: a pair is a list there."""
+    """Return the type as a file has it: a pair is a list there, a sum a number or a text."""
+    if type_ is Decimal:
+        return _SUM
     pairs = [each for each in get_args(type_) if get_origin(each) is tuple]
-    return Annotated[pairs[0], Field(strict=False)] | None if pairs else type_
+    if not pairs:
+        return type_
+    is_of_sums = Decimal in get_args(pairs[0])
+    pair = tuple[_SUM, _SUM] if is_of_sums else pairs[0]
+    return Annotated[pair, Field(strict=False)] | None
 
 
 _PlainOptions: Any = _plain_options()
@@ -350,6 +365,9 @@ class ExpectationDefinition(_PlainOptions):  # type: ignore[misc] # It is made a
         return escalation
 
 
+SpendingDefinition: Any = _model_of(Spending)
+
+
 class AgentDefinition(Strict):
     """One actor: the options of `Actor`, by the same names, and its expectations."""
 
@@ -366,6 +384,8 @@ class AgentDefinition(Strict):
     """Those that it runs on; every one by default."""
     capabilities: Listed[str] | None = None
     """All that its strategies may call; every tool by default."""
+    spending: Listed[SpendingDefinition] = ()
+    """Most that its requests to models may cost in a window; no limit by default."""
     expectations: dict[str, ExpectationDefinition] = Field(
         min_length=1, max_length=EXPECTATIONS_MAX
     )
@@ -397,8 +417,13 @@ def canonical(definition: Strict) -> msgspec.Raw:
     return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
-def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
+def to_actor(
+    definition: AgentDefinition, app: App, *, revision: int = 0, here: bool = True
+) -> Actor:
     """Return the actor of a definition, with the parts of `app` that it names.
+
+    `here`: whether this process is to run it. If not, it need not have the tools and the models of
+    agents, and what a model needs, such as a key.
 
     `BadDefinition` names the field that cannot work, and what to write.
     """
@@ -416,15 +441,42 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
             public_events=definition.public_events,
             stacks=definition.stacks,
             capabilities=definition.capabilities,
+            spending=[each.made() for each in definition.spending],
         )
         for name, each in definition.expectations.items():
-            strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")
+            at = f"expectations.{name}.strategy"
+            strategy = _strategy(each.strategy, app, at=at, here=here)
             options = {option: _in_code(value) for option, value in each if option != "strategy"}
             actor.expect(name, strategy, **options)
         app.check(actor)
+        if here:
+            _check_money(actor, app)
     except DeclarationError as error:
         raise BadDefinition(_path(error), error.problem) from error
     return actor
+
+
+def _check_money(actor: Actor, app: App) -> None:
+    """Refuse an agent of which nobody knows the most that a request costs, if dollars are limited.
+
+    Its episodes would fail before their first request.
+    """
+    for name, each in actor.expectations.items():
+        needs = getattr(each.strategy, "needs", Needs())
+        is_limited = bool(each.budget.usd or actor.spending or app.spending)
+        if not needs.model or not is_limited:
+            continue
+        at = f"expectations.{name}.strategy.config.agent"
+        if Prices(app.prices).is_priced(needs.model):
+            if not needs.answers_limited:  # guard: unlimited-answers-refused
+                problem = "write it: a limit in dollars applies, so answers need one, too"
+                raise BadDefinition(f"{at}.model_settings.max_tokens", problem)
+        elif app.unpriced == "refuse":  # guard: unpriced-definition-refused
+            raise BadDefinition(
+                f"{at}.model",
+                f"nobody knows the price of {needs.model!r}, and a limit in dollars applies;"
+                f' App(prices={{{needs.model!r}: Price(…)}}), or App(unpriced="zero")',
+            )
 
 
 def _path(error: DeclarationError) -> str:
@@ -444,7 +496,7 @@ def _in_code(value: object) -> Any:  # noqa: ANN401 - each option has a type of 
             return value
 
 
-def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> StrategyLike:
+def _strategy(definition: StrategyDefinition, app: App, *, at: str, here: bool) -> StrategyLike:
     if definition.ref:
         found = app.strategies.get(definition.ref)
         if found is None:
@@ -454,8 +506,10 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> StrategyL
     template = templates.get(definition.template)
     if template is None:
         raise _unknown(f"{at}.template", definition.template, templates, "the app")
+    own = {name: each for name, each in app.tools.items() if name not in OF_THE_ENGINE}
+    given = {TOOLS: own if here else None} if takes_tools(template) else {}
     try:
-        return template(definition.config)
+        return template(definition.config, **given)
     except BadDefinition as error:
         raise error.within(f"{at}.config") from error
     # A user's template may raise these where it checks nothing.

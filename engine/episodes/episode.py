@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from engine.episodes.redaction import as_shown
+from engine.episodes.redaction import ASKING, as_shown
 from engine.errors import BudgetExceeded, Rejected
 from streams.json import NOTHING
 from streams.model.children import ChildEnd, ChildStart
@@ -41,6 +41,7 @@ from streams.model.events import (
     StoredResult,
 )
 from streams.model.findings import FindingIntent, FindingOutcome
+from streams.model.money import NO_USD, dollars
 from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
 from streams.model.triggers import Budget, LogStrategy
 from streams.model.waits import Approval, Wait
@@ -318,6 +319,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     turns_used: int = 0
     """Steps that count for its budget, over all attempts; `Finish` adds the conclusion."""
     tokens_used: int = 0
+    usd_used: Decimal = NO_USD
+    """Dollars that its requests to models, and its children, have cost."""
     wall_used_s: float = 0.0
     """Seconds that it has run, over all attempts, without waiting for the log. Of an attempt whose
     node has died, what came after its last record is not known.
@@ -367,6 +370,27 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
         settled = {each.output_key for each in self.outputs_settled}
         return tuple(key for key in self.outputs if key not in settled)
 
+    @property
+    def reservations(self) -> Mapping[str, Decimal]:
+        """Path → dollars that are kept for what was announced there and is not recorded yet.
+
+        For a request to a model, the most that it can cost; for a child, all that it may spend.
+        """
+        reserved = {
+            each.path: each.reserved_usd
+            for each in self.announced
+            if each.reserved_usd is not None  # guard: announced-request-reserves
+        }
+        for path, each in self.children.items():
+            if each.child is not None and each.child.budget.usd:  # guard: open-child-reserves
+                reserved[path] = each.child.budget.usd
+        return reserved
+
+    @property
+    def usd_reserved(self) -> Decimal:
+        """Dollars that may still be spent by what was announced and is not recorded yet."""
+        return sum(self.reservations.values(), NO_USD)
+
 
 UNOPENED: Final = Episode()
 
@@ -404,6 +428,7 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
                 status=EndStatus.FAILED if isinstance(command, FailEpisode) else EndStatus.CANCELED,
                 turns_used=episode.turns_used,
                 tokens_used=episode.tokens_used,
+                usd_used=episode.usd_used,
                 wall_used_ms=_wall_used_ms(episode),
                 **msgspec.structs.asdict(command),
             )
@@ -442,7 +467,7 @@ def _step_event(
 def _shown(episode: Episode, step: StepRecorded) -> StepRecorded:
     strategy = episode.opened.log_strategy if episode.opened else LogStrategy.FULL_DEBUG
     # guard: full-log-cuts-answers
-    if strategy is LogStrategy.FULL_DEBUG and step.kind is not StepKind.SYNTHESIS:
+    if strategy is LogStrategy.FULL_DEBUG and step.kind not in ASKING:
         return step
     return as_shown(step, strategy)  # guard: step-by-opening-strategy
 
@@ -455,6 +480,7 @@ def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
         status=status,
         turns_used=episode.turns_used + 1,
         tokens_used=episode.tokens_used,
+        usd_used=episode.usd_used,
         error_class=ALL_OUTPUTS_FAILED if failed_all else "",
         error_detail=f"{failed} could not be delivered: {why}" if failed_all else "",
         findings=command.findings,
@@ -633,6 +659,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         # guard: child-turns-count
         turns_used=episode.turns_used + step.turns,
         tokens_used=tokens_used,
+        usd_used=_usd_used(episode, step),
         wall_used_s=_wall_used_s(episode, step),  # guard: parallel-time-counts-once
         outputs_settled=episode.outputs_settled + settled,
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
@@ -640,6 +667,14 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         children=_without_child(episode.children, step.path),
         children_ended=_with_child(episode.children_ended, step),
     )
+
+
+def _usd_used(episode: Episode, step: StepRecorded) -> Decimal:
+    usd = step.usd
+    if step.kind is StepKind.MODEL_REQUEST and step.cost_usd is None:
+        # Nobody knows what it has cost: as much as it can have.
+        usd = episode.reservations.get(step.path, NO_USD)  # guard: unknown-cost-counts-at-most
+    return episode.usd_used + usd if usd else episode.usd_used
 
 
 def _with_child(
@@ -686,7 +721,9 @@ def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
     )
 
 
-def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> BudgetExceeded | None:
+def overspent(
+    budget: Budget, *, turns: int, tokens: int, wall_s: float, usd: Decimal = NO_USD
+) -> BudgetExceeded | None:
     """Return which limit is used up and by how much, or None if there is room for a turn."""
     if 0 < budget.turns <= turns:  # guard: turn-budget
         return BudgetExceeded("turns", f"{turns} used of {budget.turns}")
@@ -694,7 +731,21 @@ def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> Budg
         return BudgetExceeded("tokens", f"{tokens} used of {budget.tokens}")
     if 0 < budget.wall_s <= wall_s:  # guard: wall-budget
         return BudgetExceeded("wall_s", f"{wall_s:.3f} used of {budget.wall_s:g}")
+    if 0 < budget.usd <= usd:  # guard: usd-budget
+        return BudgetExceeded("usd", f"{dollars(usd)} used of {dollars(budget.usd)}")
     return None
+
+
+def unaffordable(
+    budget: Budget, usd: Decimal, *, used: Decimal, reserved: Decimal
+) -> BudgetExceeded | None:
+    """Return why a request that may cost `usd` does not fit in the budget, or None if it does."""
+    # guard: request-within-budget
+    if budget.usd <= 0 or used + reserved + usd <= budget.usd:
+        return None
+    kept = f" and {dollars(reserved)} reserved" if reserved else ""
+    detail = f"{dollars(used)} used{kept} of {dollars(budget.usd)}"
+    return BudgetExceeded("usd", f"{detail}; the next request may cost {dollars(usd)}")
 
 
 def find_loop(traces: Sequence[Trace]) -> tuple[Trace, ...]:

@@ -8,13 +8,21 @@ programs that do not look for it, and they would act on findings that are not re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Final, Literal
 
 from engine.runtime.publish import PublicEvent
 from streams.json import JsonObject, unraw
-from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
+from streams.model.events import (
+    EndStatus,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    StepRecorded,
+)
+from streams.model.money import dollars
 from streams.model.service_levels import LevelOutcome
 from streams.model.triggers import Mode, WorkflowTrigger
 
@@ -27,6 +35,9 @@ _ENDS: Final[Mapping[EndStatus, str]] = {
 
 OVERFLOW: Final = "overflow"
 """Why an episode was dropped: its lane was full."""
+
+BUDGET_PERCENTS: Final = (50, 80, 100)
+"""Shares of the dollars of a budget that are told when they are spent."""
 
 MARK_BYTES: Final = 16
 """Length of the hash of a finding's key in an id: long enough that two never collide."""
@@ -132,6 +143,31 @@ def level_missed(opened: EpisodeOpened, end: EpisodeFinished, *, seq: int) -> Pu
         "journal_seq": seq,
     }
     return episode_event(opened, "service_level.missed", "service_level", payload)
+
+
+def budget_used(
+    opened: EpisodeOpened, step: StepRecorded, *, before: Decimal, seq: int
+) -> Iterator[PublicEvent]:
+    """Yield `episode.budget_used` for each share of its dollars that a step has reached.
+
+    `before` is what it had spent until then. What a fork began with was told of the other episode.
+    """
+    limit, spent = opened.budget.usd, before + step.usd
+    if not limit or not step.usd:
+        return
+    if opened.fork is not None and step.step_no <= opened.fork.step_no:  # guard: forks-past-untold
+        return
+    for percent in BUDGET_PERCENTS:
+        if before * 100 < limit * percent <= spent * 100:  # guard: share-of-budget-told-once
+            payload = {
+                **context_of(opened),
+                "limit": "usd",
+                "percent": percent,
+                "used": dollars(spent),
+                "budget": dollars(limit),
+                "journal_seq": seq,
+            }
+            yield episode_event(opened, "episode.budget_used", f"budget_used.{percent}", payload)
 
 
 def triggered(opened: EpisodeOpened, *, seq: int) -> PublicEvent:

@@ -89,7 +89,7 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How many engine-made events lie between the outside world and the requester."""
     metadata: JsonObject = {}
     """Kept with the episode, for people and queries: up to `METADATA_BYTES_MAX`."""
-    budget: dict[str, int | float] = {}
+    budget: dict[str, int | float | str] = {}
     """Limit → what is allowed instead of what the expectation says; 0: no limit."""
     revision: int = 0
     """Of the actor's definition; 0: the one that is in force when the episode is opened."""
@@ -256,7 +256,7 @@ async def fire(
     dry_run: bool = False,
     overrides: Overrides | None = None,
     metadata: JsonObject | None = None,
-    budget: Mapping[str, int | float] | None = None,
+    budget: Mapping[str, int | float | str] | None = None,
     revision: int = 0,
     log_strategy: Logging | None = None,
     attempts_max: int = 0,
@@ -278,7 +278,7 @@ async def fire(
         overrides: of a dry run, made by `overrides(…)`; they win over the expectation's.
         metadata: a JSON object that people and queries find with the episode, of up to 16 KiB.
         budget: limit → what this episode may use instead of what the expectation says, such as
-            `{"turns": 5, "wall_s": 60}`; 0 is no limit.
+            `{"turns": 5, "wall_s": 60, "usd": "0.50"}`; 0 is no limit.
         revision: of the actor's definition, on which the episode runs; 0: the one in force. One
             that was never applied makes the request a dead letter.
         log_strategy: what people may see of this episode, instead of what the expectation says.

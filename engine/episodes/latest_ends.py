@@ -7,7 +7,7 @@ revision. Each end is counted once: the key has the last counted commit of each 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal
 from math import ceil, floor
 from typing import Final
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from engine.errors import BUDGET_EXCEEDED
 from engine.runtime.publish import PublicEvent
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.money import NO_USD
 from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Mode
 
@@ -27,6 +28,9 @@ USED_MIN: Final = 5
 """With fewer, the budget stays as declared."""
 
 MS_PER_S: Final = 1_000
+
+USD_STEP: Final = Decimal("0.0001")
+"""What limits of dollars are multiples of, where they follow what was used."""
 
 _KEPT_AS: Final = {
     LevelOutcome.MET: "+",
@@ -43,6 +47,7 @@ class Used(msgspec.Struct, frozen=True, array_like=True):
     turns: int
     tokens: int
     wall_ms: int
+    usd: Decimal = NO_USD
 
 
 class CountEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +105,7 @@ def _used(opened: EpisodeOpened, end: EpisodeFinished) -> Used | None:
     # guard: other-failures-no-evidence
     if end.status in (EndStatus.FAILED, EndStatus.CANCELED) and end.error_class != BUDGET_EXCEEDED:
         return None
-    return Used(end.turns_used, end.tokens_used, end.wall_used_ms)
+    return Used(end.turns_used, end.tokens_used, end.wall_used_ms, end.usd_used)
 
 
 def count(ends: LatestEnds, end: CountEnd, *, part: str) -> LatestEnds:
@@ -133,7 +138,7 @@ def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Bud
     """Return the budget after episodes that used so much, within the bounds."""
     if len(used) < USED_MIN:  # guard: budget-needs-evidence
         return budget
-    limits: dict[str, int | float] = {}
+    limits: dict[str, int | float | Decimal] = {}
     for limit, bounds, amounts in (
         ("turns", within.turns, [each.turns for each in used]),
         ("tokens", within.tokens, [each.tokens for each in used]),
@@ -145,7 +150,21 @@ def adapted(budget: Budget, within: AdaptiveBudget, used: Sequence[Used]) -> Bud
             # Rounded first: as a float, 1.1 times 50 is a little over 55.
             # guard: budget-within-bounds
             limits[limit] = min(max(ceil(round(enough, 6)), fewest), most)
+    if within.usd is not None:
+        limits["usd"] = _adapted_usd(within.usd, within, [each.usd for each in used])
     return replace(budget, **limits)
+
+
+def _adapted_usd(
+    bounds: tuple[Decimal, Decimal], within: AdaptiveBudget, amounts: Sequence[Decimal]
+) -> Decimal:
+    fewest, most = bounds
+    ordered = sorted(amounts)
+    place = Decimal(str(within.percentile)) * (len(ordered) - 1)
+    below = ordered[floor(place)]
+    percentile = below + (ordered[ceil(place)] - below) * (place - floor(place))
+    enough = (Decimal(str(within.headroom)) * percentile).quantize(USD_STEP, rounding=ROUND_UP)
+    return min(max(enough, fewest), most)  # guard: usd-within-bounds
 
 
 def _percentile(amounts: Sequence[float], share: float) -> float:

@@ -6,9 +6,9 @@
 | `timeline` | result in short | prompt in short, answer cut | in short | all |
 | `full_debug` | all | all, answer cut | all | all |
 
-A replay gets every result as it was. What a tool redacts itself comes before. Errors are shown in
-any case. A result in the object store is shown by its size, and by its digest where all of it may
-be seen.
+An agent, and its requests to a model, are shown as syntheses are. A replay gets every result as it
+was. What a tool redacts itself comes before. Errors are shown in any case. A result in the object
+store is shown by its size, and by its digest where all of it may be seen.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ PROMPT_KEYS: Final = frozenset(
 )
 """Keys whose values are prompts, at any depth of what a synthesizer is asked."""
 
+ASKING: Final = frozenset({StepKind.SYNTHESIS, StepKind.MODEL_REQUEST, StepKind.AGENT})
+"""Steps that ask a model."""
+
 SHORT_BYTES_MAX: Final = 200
 """Longest text of a result in short, in bytes of UTF-8."""
 
@@ -63,7 +66,7 @@ def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
             # guard: short-has-no-digest
             is_hidden = step.stored is not None and shown.result_shown == NOTHING
             return replace(shown, is_hidden=step.is_hidden or is_hidden)
-        case LogStrategy.TIMELINE | LogStrategy.FULL_DEBUG if step.kind is StepKind.SYNTHESIS:
+        case LogStrategy.TIMELINE | LogStrategy.FULL_DEBUG if step.kind in ASKING:
             asked = asked_as_shown(unraw(step.args), strategy)
             args = in_short(asked) if strategy is LogStrategy.TIMELINE else asked
             answer = cut(_shown(step), most_bytes=ANSWER_BYTES_MAX[strategy])

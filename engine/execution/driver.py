@@ -6,9 +6,11 @@ and records each step.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -66,6 +68,8 @@ from engine.functions.history import History, history_of
 from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, Rest, StrategyRun
 from engine.secrets import without
+from engine.spending.episode import EpisodeSpending
+from engine.spending.prices import Prices
 from engine.usercode.call import call, in_text
 from engine.usercode.cancel_scope import Canceled, CancelScope
 from engine.usercode.wall_time import WallTime
@@ -81,6 +85,7 @@ from streams.model.events import (
     StepKind,
     StoredResult,
 )
+from streams.model.money import NO_USD
 from streams.model.triggers import EpisodeTrigger, Mode, WorkflowTrigger
 from streams.ports.log import Recorded
 
@@ -88,6 +93,14 @@ UNKNOWN_OVERRIDE: Final = "unknown_override"
 """Error class of a dry run with an override for a tool that is not there."""
 
 REMEDY_OF_TOOL: Final = "keep the tool until no open episode has a call of it under way"
+
+UNLIMITED_ANSWER: Final = "unlimited_answer"
+"""Error class of an agent whose answers may cost anything, where a limit in dollars applies."""
+
+LIMIT_THE_ANSWER: Final = (
+    "a limit in dollars applies, so its answers need one, too:"
+    " Agent(…, model_settings={'max_tokens': 4_000})"
+)
 
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
@@ -130,6 +143,7 @@ class EpisodeTurns:
         wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
         self.wall = WallTime(clock, self.scope, limit_s=wall_s, used_s=used_s)
         self.findings = FindingReader(self.parts.finding_index, clock, self.opened)
+        self.spending = EpisodeSpending(context, self.opened, lambda: self.journal.episode)
 
     @property
     def steps_recorded(self) -> int:
@@ -198,20 +212,49 @@ class EpisodeTurns:
         """Make and record what an agent does, and return its result."""
         if self.attempt.state is not AttemptState.FENCED:  # guard: no-part-before-fence
             await self.barrier()
+        is_reserved = await self._reserve(unit, path)
         self.attempt.claim.check()
         started_s = self.clock.monotonic_s()
-        made = await self._made(unit)
+        made = await self._made(unit, path)
         cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
-        key = self._call_context(unit.mark, path).idempotency_key
-        performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms)
+        key, prices = self._call_context(unit.mark, path).idempotency_key, self.spending.prices
+        performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms, prices=prices)
+        if is_reserved:
+            settle = partial(self.spending.settle, path, performed.cost_usd)
+            await self.wall.paused_while(settle)
         is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
-        kept = await self._stored(performed) if is_large else performed
-        self.record(kept)
+        self.record(await self._stored(performed) if is_large else performed)
         return performed
 
-    async def _made(self, unit: Unit) -> Made:
+    async def _reserve(self, unit: Unit, path: str) -> bool:
+        """Take the most that a request can cost, where a limit in dollars applies."""
+        size = unit.size
+        if size is None or not self.spending.is_limited:
+            return False
+        if size.output_tokens_max is None:  # guard: limited-money-limited-answer
+            raise EpisodeFailed(UNLIMITED_ANSWER, f"{unit.name}: {LIMIT_THE_ANSWER}")
+        worst = partial(self.spending.worst_case, size.model, size.bytes_in, size.output_tokens_max)
+        usd = await asyncio.to_thread(worst)  # The list of prices is long to import.
+        if usd is None:
+            return False
+        await self.wall.paused_while(partial(self.spending.reserve, usd, path=path))
+        if self.announced_at(path) is None:
+            key = self._call_context(unit.mark, path).idempotency_key
+            self.record(
+                Announce(
+                    fingerprint=unit.mark,
+                    tool_name=unit.name,
+                    idempotency_key=key,
+                    path=path,
+                    reserved_usd=usd,
+                )
+            )
+            await self.barrier()  # guard: reservation-durable-first
+        return True
+
+    async def _made(self, unit: Unit, path: str) -> Made:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
-            return await unit.make()
+            return await unit.make(f"{self.opened.episode_id}:{path}")
         # guard: dry-run-agent-tools
         return Made(
             error_class=SIDE_EFFECT,
@@ -249,7 +292,12 @@ class EpisodeTurns:
         """Announce a child, which the reactor then asks for; or record why there is none."""
         opened, episode = self.opened, self.journal.episode
         used_s = self.wall.used_s()
-        left = children.left_of(episode, opened.budget, begun=begun, wall_used_s=used_s)
+        taken = self.spending.taken_usd
+        left = children.left_of(
+            episode, opened.budget, begun=begun, wall_used_s=used_s, usd_taken=taken
+        )
+        actors = self.context.catalog.actors
+        left = children.kept_for(action, left, actors=actors)
         call_key = self._call_context(mark, path).idempotency_key
         key = children.key_of(action, opened.episode_id, call_key)
         stack = self.context.ports.stack.name
@@ -261,7 +309,6 @@ class EpisodeTurns:
             path=path,
             child=child,
         )
-        actors = self.context.catalog.actors
         try:
             children.check(opened, episode, announced, actors=actors)
         except children.CannotStart as error:
@@ -316,7 +363,9 @@ class EpisodeTurns:
     def _check_limits(self, begun: int) -> None:
         episode, wall_s = self.journal.episode, self.wall.used_s()
         turns, tokens = episode.turns_used + begun, episode.tokens_used
-        spent = overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s)
+        spent = overspent(
+            self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s, usd=episode.usd_used
+        )
         if spent is not None:
             raise spent
         cycle = find_loop(episode.traces) if self.executor.expectation.loop_detection else ()
@@ -390,7 +439,13 @@ class EpisodeTurns:
         retries = self.executor.retries(action)
         _, attempt = attempt_at(path)
         # guard: attempts-counted
-        return retry_s(retries, failed.error_class, attempt=attempt, key=ctx.idempotency_key)
+        return retry_s(
+            retries,
+            failed.error_class,
+            attempt=attempt,
+            key=ctx.idempotency_key,
+            after_s=failed.retry_s,
+        )
 
     def _call_context(self, mark: str, path: str) -> CallContext:
         opened, episode = self.opened, self.journal.episode
@@ -600,14 +655,24 @@ class Driver:
             self.turns.record(*converged, Finish(outputs=episode.outputs_settled))
 
 
-def performed_unit(unit: Unit, made: Made, *, path: str, key: str, cost_ms: int) -> Performed:
+def performed_unit(
+    unit: Unit, made: Made, *, path: str, key: str, cost_ms: int, prices: Prices
+) -> Performed:
     """Return `unit`, at `path`, as a step with what it has brought; `key` varies its pauses."""
-    performed = Performed(
+    retry_after_s = 0.0
+    if made.error_class:
+        _, attempt = attempt_at(path)
+        after_s = made.retry_after_s  # guard: provider-hint-awaited
+        retry_after_s = retry_s(
+            unit.retries, made.error_class, attempt=attempt, key=key, after_s=after_s
+        )
+    return Performed(
         kind=unit.kind,
         fingerprint=unit.mark,
         tool_name=unit.name,
         args=unit.args,
         result=made.result,
+        result_shown=made.shown,
         error_class=made.error_class,
         error_detail=in_text(made.error_detail),
         cost_tokens=made.input_tokens + made.output_tokens,
@@ -615,19 +680,29 @@ def performed_unit(unit: Unit, made: Made, *, path: str, key: str, cost_ms: int)
         output_tokens=made.output_tokens,
         cached_tokens=made.cached_tokens,
         reasoning_tokens=made.reasoning_tokens,
-        cost_usd=made.cost_usd,
+        cost_usd=_cost_of(unit, made, prices),
         agent=unit.agent,
+        cost_ms=cost_ms,
         model=in_text(made.model),
         path=path,
-        cost_ms=cost_ms,
+        retry_s=retry_after_s,
     )
-    if not made.error_class:
-        return performed
-    _, attempt = attempt_at(path)
-    pause_s = retry_s(unit.retries, made.error_class, attempt=attempt, key=key)
-    if pause_s:  # guard: provider-hint-awaited
-        return replace(performed, retry_s=max(pause_s, made.retry_after_s))
-    return performed
+
+
+def _cost_of(unit: Unit, made: Made, prices: Prices) -> Decimal | None:
+    """Return what a request has cost; None: nobody knows, or it is none."""
+    if unit.size is None:
+        return None
+    if made.error_class:
+        return NO_USD
+    if made.cost_usd is not None and unit.size.model not in prices.own:
+        return made.cost_usd
+    return prices.cost(
+        unit.size.model,
+        input_tokens=made.input_tokens,
+        output_tokens=made.output_tokens,
+        cached_tokens=made.cached_tokens,
+    )
 
 
 def _where(announced: StepAnnounced) -> str:

@@ -47,6 +47,7 @@ from engine.app.tools import (
     Announcement,
     CallContext,
     Synthesis,
+    SynthesisFailed,
     Synthesizer,
     Tool,
     ToolFailed,
@@ -65,7 +66,7 @@ from engine.runtime.gather import gather_bounded
 from engine.secrets import hide, removed, texts_in, without
 from engine.usercode.call import attempt, call, call_now, in_text
 from engine.usercode.tool_calls import ToolCalls
-from engine.validation import is_whole
+from engine.validation import finite, is_whole
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
 from streams.json import NOTHING, JsonObject, raw, unraw
@@ -110,9 +111,9 @@ def secrets_of(action: ToolCall, tool: Tool, *, shown: msgspec.Raw) -> frozenset
         return frozenset()
     transient = [value for name, value in action.args.items() if name.startswith("_")]
     found = set(texts_in(transient)) if transient else set[str]()
+    found.update(tool.secrets())
     redacts = type(tool).redact is not Tool.redact
     if isinstance(tool, FunctionTool):
-        found.update(tool.secrets())
         redacts = bool(tool.hidden)
     if redacts:
         found.update(removed(unraw(raw(without_transient(action.args))), unraw(shown)))
@@ -257,7 +258,7 @@ class StepExecutor:
             result = await self._called(tool, action, ctx)
             kept = _encoded(result, of=step.tool_name)  # guard: result-no-json-fails-call
         except ToolFailed as failure:
-            return _failed(step, failure.error_class, failure.detail, secrets=secrets)
+            return _as_failed(step, failure, secrets=secrets)
         except Unencodable as error:
             return _failed(step, error.error_class, str(error), secrets=secrets)
         size_bytes = len(memoryview(kept))
@@ -327,7 +328,8 @@ class StepExecutor:
         begin = self.claim.check  # guard: claim-checked-before-side-effect
         self.calling.append(name := f"{action.capability}.{action.action}")
         try:
-            if isinstance(tool, FunctionTool) or _has_limits(tool):
+            is_kept = tool.server is not None
+            if is_kept or isinstance(tool, FunctionTool) or _has_limits(tool):
                 return await self.tool_calls.make(tool, action, ctx, begin=begin)
             return await attempt(tool.call(action.action, action.args, ctx), begin=begin)
         finally:
@@ -353,13 +355,22 @@ class StepExecutor:
             returned = await attempt(_answer(synthesizer, action, ctx))
         except ToolFailed as failure:
             secrets |= frozenset(removed(unraw(prompt), shown))
-            return _failed(step, failure.error_class, failure.detail, secrets=secrets)
+            if isinstance(failure, SynthesisFailed):
+                step = self._with_tokens(step, failure.spent)  # guard: useless-answer-counts
+            return _as_failed(step, failure, secrets=secrets)
         return self._synthesized(step, returned, secrets)
 
     def _count_tokens(self, used: Mapping[str, int], *, model: str) -> None:
         for kind, tokens in used.items():
             labels = {**self._labels, "model": model, "kind": kind}
             telemetry.step_tokens.add(tokens, labels)
+
+    def _with_tokens(self, step: Performed, answer: Synthesis) -> Performed:
+        given, made = answer.input_tokens, answer.output_tokens
+        self._count_tokens({"input": given, "output": made}, model=answer.model)
+        # guard: tokens-kept-apart
+        step = replace(step, input_tokens=given, output_tokens=made)
+        return replace(step, cost_tokens=given + made, model=in_text(answer.model))
 
     def _synthesized(self, step: Performed, returned: object, secrets: frozenset[str]) -> Performed:
         content = returned
@@ -368,11 +379,7 @@ class StepExecutor:
             self._count_tokens({"estimated": returned.tokens}, model="")
             step = replace(step, cost_tokens=returned.tokens)
         elif isinstance(returned, Synthesis):
-            content, given, made = returned.content, returned.input_tokens, returned.output_tokens
-            self._count_tokens({"input": given, "output": made}, model=returned.model)
-            # guard: tokens-kept-apart
-            step = replace(step, input_tokens=given, output_tokens=made)
-            step = replace(step, cost_tokens=given + made, model=in_text(returned.model))
+            content, step = returned.content, self._with_tokens(step, returned)
         try:
             kept = _encoded(content, of="the synthesizer", bytes_max=validation.KEPT_BYTES_MAX)
         except Unencodable as error:
@@ -419,6 +426,12 @@ def _encoded(result: object, *, of: str, bytes_max: int | None = None) -> msgspe
 def _has_limits(tool: Tool) -> bool:
     limits = (tool.timeout_s, tool.rate_per_s, tool.breaker)
     return bool(tool.cache_ttl_s) or any(limit is not None for limit in limits)
+
+
+def _as_failed(step: Performed, failure: ToolFailed, *, secrets: Collection[str]) -> Performed:
+    """Return `step` as it failed; `retry_s` is the pause that its server asks for."""
+    failed = _failed(step, failure.error_class, failure.detail, secrets=secrets)
+    return replace(failed, retry_s=max(finite(failure.retry_after_s) or 0.0, 0.0))
 
 
 def _failed(

@@ -479,7 +479,7 @@ class FunctionContext(Gathers):
             keep_messages: whether the result has the conversation, which is recorded once more.
 
         Raises `CallFailed` with the class of what went wrong: of a tool, or of a request, such as
-        `tool_rate_limited`, `context_too_long` or `bad_output`.
+        `tool_rate_limited`, `context_too_long` or `invalid_answer`.
         """
         run = agents()
         name = agent.name or ""

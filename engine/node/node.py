@@ -200,7 +200,7 @@ class Node:
             await _cancel(helpers)
             await servers.cut_off()
             await tasks.cut_off()
-            await self._adapters.close()
+            await self._close(node_context)
         await self._leave(heartbeat, is_clean=is_clean)
         log.info("node down", node=self.name, clean=is_clean)
         return is_clean
@@ -255,7 +255,12 @@ class Node:
         finally:
             await _cancel(helpers)
             await tasks.cut_off()
-            await self._adapters.close()
+            await self._close(node_context)
+
+    async def _close(self, node_context: NodeContext) -> None:
+        """Close what deliveries and calls of tools have opened."""
+        await self._adapters.close()
+        await node_context.tool_calls.close()  # guard: node-closes-tools
 
     async def _watch_nodes(self) -> None:
         watch = DeclarationWatch(self.name)

@@ -64,6 +64,7 @@ from engine.operations.lab_verdict import (
 from engine.operations.replay import expectation_of, load
 from engine.outputs.keys import inline_key
 from engine.runtime.gather import gather_bounded
+from engine.spending.prices import Prices
 from engine.usercode.call import call
 from engine.usercode.cancel_scope import Canceled, CancelScope
 from engine.usercode.wall_time import WallTime
@@ -428,11 +429,13 @@ class LabTurns:
 
     async def _asked(self, unit: Unit, path: str) -> Performed:
         started_s = _CLOCK.monotonic_s()
-        made = await unit.make()
+        made = await unit.make("")
         self.asked += 1
         cost_ms = round((_CLOCK.monotonic_s() - started_s) * 1000)
         key = f"{self.opened.episode_id}:{path}"
-        step = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms)
+        step = performed_unit(
+            unit, made, path=path, key=key, cost_ms=cost_ms, prices=Prices(self.app.prices)
+        )
         self.made.append(step)
         return step
 

@@ -7,6 +7,7 @@ workflow   the instances of its subject that are open
 parked     the episodes that wait for other code
 ends       the ends of the episodes of its expectation
 breaker    the newest public event about it, and the newest order to close it
+spending   the requests to models of the hour, the day and the month
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.breakers.breaker import BreakerState, Moment
 from engine.episodes.latest_ends import LatestEnds, count, end_to_count, without_published
 from engine.episodes.overlap import hold, places
+from engine.spending.past import PastSpending
+from engine.spending.window import encoded as encoded_spent
 from engine.triggers.evaluate import encoded_cooldown
 from engine.waits import parked
 from engine.workflows.instance import HeldSubject, held_subject
@@ -44,6 +47,8 @@ from streams.model.events import (
     EpisodeOpened,
     EpisodeResolved,
     EpisodeStarted,
+    StepAnnounced,
+    StepRecorded,
     WorkflowFinished,
     WorkflowStarted,
 )
@@ -94,6 +99,7 @@ class Remembered:
     _breakers: dict[str, BreakerState] = field(default_factory=dict)
     _resets: dict[str, tuple[datetime, str]] = field(default_factory=dict)
     """Breaker → when people have last had it closed, and the id of that commit."""
+    _spending: PastSpending = field(default_factory=PastSpending)
 
     def add(self, record: Recorded, *, part: str) -> None:
         """Take a commit of the stream `part`."""
@@ -106,6 +112,8 @@ class Remembered:
                     self._parked[id_] = wait.expires_at
                 case EpisodeResolved():
                     self._parked.pop(id_, None)
+                case StepAnnounced() | StepRecorded():
+                    self._step(id_, event, record)
                 case EpisodeFinished():
                     self._finished(id_, event, record, part=part)
                 case WorkflowStarted():
@@ -175,6 +183,19 @@ class Remembered:
             is_reset = since is not None and reset_at is not None and reset_at >= since
             state = BreakerState() if is_reset else told
             yield RememberedKey(key, msgspec.json.encode(replace(state, reset=reset)))
+        for window, spent in self._spending.windows(now):
+            yield RememberedKey(window.key, encoded_spent(spent), window.ttl_s(now))
+
+    def _step(self, id_: str, event: StepAnnounced | StepRecorded, record: Recorded) -> None:
+        first = record.commit.events[0]
+        # guard: rebuilt-forks-past-counts-once
+        if id_ not in self._open or (isinstance(first, EpisodeOpened) and first.fork is not None):
+            return
+        actor, at = self._open[id_][1].actor_id, record.commit.at
+        if isinstance(event, StepAnnounced):
+            self._spending.announce(event, actor=actor, episode_id=id_, at=at)
+        else:
+            self._spending.record(event, actor=actor, episode_id=id_, at=at)
 
     def _opened(self, opened: EpisodeOpened, record: Recorded) -> None:
         at, first = record.commit.at, record.commit.events

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from engine.app.actions import RETRY_AFTER_S_MAX
 from engine.app.outputs import NO_ADAPTER
 from engine.app.workflow import APPROVAL_EXPIRED
 from engine.errors import OUTCOME_UNKNOWN, Refused
@@ -27,9 +28,6 @@ from streams.model.events import (
 from streams.model.outputs import OutputOutcome, OutputStatus
 from streams.model.waits import Approval, OnExpiry
 from streams.ports.log import Recorded
-
-RETRY_AFTER_S_MAX: Final = 3_600.0
-"""Longest delay that a receiver can ask for, in seconds."""
 
 EARLY_S: Final = 1.0
 """How much too early a retry may be, in seconds: the clocks of nodes differ."""

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from math import isfinite
 from typing import Final, TypeAlias
 
 import structlog
@@ -43,7 +42,7 @@ from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
 from engine.runtime.store import Overtaken
 from engine.usercode.call import in_text
-from engine.validation import backoff_s, jittered_s
+from engine.validation import backoff_s, finite, jittered_s
 from streams.clock import Clock
 from streams.errors import Unavailable, VersionConflict
 from streams.json import unraw
@@ -125,15 +124,9 @@ def _after(
         is_permanent=bool(failed.permanent),
         attempts_max=retries.attempts_max,
         pause_s=jittered_s(pause_s, seed=f"{key}.{output.attempts}"),
-        retry_after_s=_seconds(failed.retry_after_s),
+        retry_after_s=finite(failed.retry_after_s),
         at=clock.now(),
     )
-
-
-def _seconds(given: object) -> float | None:
-    if isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
-        return float(given)
-    return None
 
 
 def _view(output: Output, stack: str) -> OutputView:

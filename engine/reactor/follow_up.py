@@ -6,6 +6,7 @@ Whoever reads the same commits gets the same effects, with the same ids.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Final, TypeAlias
 
 import msgspec
@@ -65,6 +66,7 @@ from streams.model.events import (
     StepAnnounced,
     StepRecorded,
 )
+from streams.model.money import NO_USD
 from streams.model.triggers import EpisodeTrigger, PublicEvents, WorkflowTrigger
 from streams.ports.log import Recorded
 from streams.ports.timers import Timer
@@ -129,6 +131,8 @@ class EpisodeState(msgspec.Struct, frozen=True, kw_only=True):
     """That node's."""
     children: Mapping[str, ChildRef] = msgspec.field(default_factory=dict)
     """Id → the child that ends with it, of those whose end it has not."""
+    usd: Decimal = NO_USD
+    """Dollars that it has spent, if its budget limits them."""
 
 
 class OutputState(msgspec.Struct, frozen=True, kw_only=True):
@@ -383,6 +387,8 @@ def _public_events(
             yield waits.blocked(opened, block, seq=seq)
         case EpisodeResolved():
             yield waits.resumed(opened, event, seq=seq)
+        case StepRecorded():
+            yield from episode_events.budget_used(opened, event, before=state.usd, seq=seq)
         case EpisodeFinished():
             yield from _at_the_end(state, event, seq=seq)
         case _:
@@ -405,6 +411,8 @@ def _at_the_end(
 
 
 def _after(state: EpisodeState, event: object) -> EpisodeState:
+    if isinstance(event, StepRecorded) and event.usd and state.opened.budget.usd:
+        state = replace(state, usd=state.usd + event.usd)
     match event:
         case EpisodeStarted(node=node, attempt=attempt):
             return replace(state, node=node, attempt=attempt)

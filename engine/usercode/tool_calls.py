@@ -2,10 +2,13 @@
 
 Rates and breakers count on each node for itself. A result is kept on the node or, with
 `cache_scope="stack"`, in the gates for all nodes. Where those do not answer, the call is made.
+
+The tools of a server share one connection on a node, from the first call until the node stops.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -29,7 +32,9 @@ from engine.app.tools import (
     TROUBLE,
     CallContext,
     Tool,
+    ToolConnection,
     ToolFailed,
+    ToolServer,
 )
 from engine.usercode.call import attempt
 from engine.usercode.threads import Threads
@@ -47,6 +52,9 @@ KEPT_MAX: Final = 1_000
 
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Most bytes of results of one tool that a node keeps."""
+
+CLOSE_S: Final = 10.0
+"""Longest wait for a connection to close, in seconds: a process of its own may end in order."""
 
 SHARED_BYTES_MAX: Final = 64 * 1024
 """Largest result that all nodes share: they share it in the gates, which are for small values."""
@@ -68,6 +76,8 @@ class ToolCalls:
         self._threads = Threads()
         self._records: dict[int, _Record] = {}
         """By the identity of the tool, which the record keeps alive."""
+        self._connections: dict[int, tuple[ToolServer, ToolConnection]] = {}
+        """By the identity of the server."""
 
     async def make(
         self,
@@ -98,6 +108,23 @@ class ToolCalls:
             await self._keep(record, key, validation.encode(result, what="result", bytes_max=None))
         return result
 
+    async def close(self) -> None:
+        """Close all connections; no call is made after it."""
+        opened = [connection for _, connection in self._connections.values()]
+        await asyncio.gather(*map(self._close, opened))
+
+    async def _close(self, connection: ToolConnection) -> None:
+        try:
+            async with self._clock.timeout(CLOSE_S):
+                await attempt(connection.close())
+        except (TimeoutError, ToolFailed) as error:
+            log.warning("a connection of tools did not close", why=str(error))
+
+    def _connection(self, server: ToolServer) -> ToolConnection:
+        if id(server) not in self._connections:
+            self._connections[id(server)] = server, server.connection(self._clock)
+        return self._connections[id(server)][1]
+
     async def _called(
         self,
         tool: Tool,
@@ -124,6 +151,9 @@ class ToolCalls:
             with await self._threads.take() as thread:
                 work: Awaitable[object] = thread.run(tool.bound(action.args, ctx))
                 return await attempt(work, begin=begin)
+        if tool.server is not None:  # guard: one-connection-per-node
+            over = self._connection(tool.server)
+            return await attempt(over.call(tool, action.args, ctx), begin=begin)
         return await attempt(tool.call(action.action, action.args, ctx), begin=begin)
 
     async def _wait_turn(self, record: _Record) -> None:

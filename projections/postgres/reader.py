@@ -160,6 +160,13 @@ async def list_budget_recommendations(
     return await _rows(pool, "list_budget_recommendations", stack.name, actor, limit)
 
 
+async def list_costs(
+    pool: Pool, stack: Stack, *, by: str, since: datetime | None = None, limit: int = 50
+) -> list[Row]:
+    """Return what requests to models have cost, by `CostBy`: the dearest first."""
+    return await _rows(pool, "list_costs", stack.name, by, since, limit)
+
+
 async def list_findings(
     pool: Pool,
     stack: Stack,

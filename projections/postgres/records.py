@@ -18,6 +18,8 @@ from projections.postgres.pool import Pool
 from projections.postgres.query_result import ROWS_MAX, Row
 from projections.records import (
     BudgetRecommendation,
+    CostBy,
+    CostSummary,
     DeadLetterRecord,
     DeadLetterSummary,
     EpisodeRecord,
@@ -246,6 +248,17 @@ async def budget_recommendations(
     most = min(limit, ROWS_MAX)
     rows = await reader.list_budget_recommendations(pool, stack, actor=actor, limit=most)
     return [record_of(row, BudgetRecommendation) for row in rows]
+
+
+async def costs(
+    pool: Pool, stack: Stack, *, by: CostBy, since: datetime | None = None, limit: int = 50
+) -> list[CostSummary]:
+    """Return what requests to models have cost, the dearest first; days with the latest first.
+
+    By `all` there is one row, or none if nothing was asked.
+    """
+    rows = await reader.list_costs(pool, stack, by=by, since=since, limit=min(limit, ROWS_MAX))
+    return [record_of(row, CostSummary) for row in rows]
 
 
 async def dead_letters(

@@ -31,13 +31,15 @@ UPDATE episodes AS episode SET
     first_node = coalesce(episode.first_node, advance.first_node),
     level_outcome = coalesce(advance.level_outcome, episode.level_outcome),
     would_raise = coalesce(advance.would_raise, episode.would_raise),
-    would_send = coalesce(advance.would_send, episode.would_send)
+    would_send = coalesce(advance.would_send, episode.would_send),
+    cost_usd = episode.cost_usd + coalesce(advance.cost_usd_added, 0),
+    agent = coalesce(advance.agent, episode.agent)
 FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
     attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
     turns_added bigint, tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
     summary text, error_class text, error_detail text, outputs jsonb, metadata jsonb, model text,
     wall_used_ms bigint, first_node text, level_outcome text,
-    would_raise jsonb, would_send jsonb
+    would_raise jsonb, would_send jsonb, cost_usd_added numeric, agent text
 )
 WHERE episode.stack = $1 AND episode.episode_id = advance.episode_id

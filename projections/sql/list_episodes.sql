@@ -6,8 +6,8 @@
 WITH listed AS (
     SELECT
         episode_id, actor_id, expectation_id, status, subject_kind, subject_id, attempts,
-        turns_used, tokens_used, wall_used_ms, model, confidence, summary, error_class,
-        error_detail, node, mode, metadata, workflow_id, workflow_instance_id, workflow_step_id,
+        turns_used, tokens_used, cost_usd, wall_used_ms, model, agent, confidence, summary,
+        error_class, error_detail, node, mode, metadata, workflow_id, workflow_instance_id, workflow_step_id,
         queued_at, started_at, finished_at, forked_from, blocked_by, journal_seq
     FROM episodes
     WHERE stack = $1

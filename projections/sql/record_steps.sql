@@ -4,19 +4,20 @@ INSERT INTO episode_steps AS step (
     stack, episode_id, step_no, journal_seq, kind, state, tool_name, created_at, announced_at,
     side_effect_key, args_redacted, result, error_class, error_detail,
     cost_tokens, cost_ms, model, result_size_bytes, result_digest, is_override,
-    input_tokens, output_tokens
+    input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, agent
 )
 SELECT
     $1, episode_id, step_no, journal_seq, kind, state, tool_name, created_at, announced_at,
     side_effect_key, args_redacted, result, error_class, error_detail,
     cost_tokens, cost_ms, model, result_size_bytes, result_digest, coalesce(is_override, false),
-    input_tokens, output_tokens
+    input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, agent
 FROM json_to_recordset($2::json) AS recorded (
     episode_id uuid, step_no bigint, journal_seq bigint, kind text, state text, tool_name text,
     created_at timestamptz, announced_at timestamptz, side_effect_key text,
     args_redacted jsonb, result jsonb, error_class text, error_detail text,
     cost_tokens bigint, cost_ms bigint, model text, result_size_bytes bigint, result_digest text,
-    is_override boolean, input_tokens bigint, output_tokens bigint
+    is_override boolean, input_tokens bigint, output_tokens bigint,
+    cached_tokens bigint, reasoning_tokens bigint, cost_usd numeric, agent text
 )
 ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -37,4 +38,8 @@ ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     result_digest = coalesce(excluded.result_digest, step.result_digest),
     is_override = excluded.is_override,
     input_tokens = coalesce(excluded.input_tokens, step.input_tokens),
-    output_tokens = coalesce(excluded.output_tokens, step.output_tokens)
+    output_tokens = coalesce(excluded.output_tokens, step.output_tokens),
+    cached_tokens = coalesce(excluded.cached_tokens, step.cached_tokens),
+    reasoning_tokens = coalesce(excluded.reasoning_tokens, step.reasoning_tokens),
+    cost_usd = coalesce(excluded.cost_usd, step.cost_usd),
+    agent = coalesce(excluded.agent, step.agent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import msgspec
 
 from streams.json import JsonObject
 from streams.model.findings import FindingOutcome
+from streams.model.money import NO_USD
 from streams.model.struct import Struct
 from streams.model.triggers import Budget
 
@@ -45,6 +47,9 @@ class ChildEnd(Struct, frozen=True, kw_only=True):
     turns: int = 0
     wall_ms: int = 0
     """What the child has used of its parent's budget, beside tokens."""
+    usd: Decimal = NO_USD
+    """The dollars of it: what its requests have cost, and what was reserved for those of which
+    nobody knows the outcome."""
     block_no: int = 0
     """The step that its parent's block names; the block goes on unless its end follows."""
     until: datetime | None = None

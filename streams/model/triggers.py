@@ -7,12 +7,14 @@ A strategy gets the trigger as it is in the journal. Every kind has an `entity_i
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from streams.json import NOTHING, JsonObject
+from streams.model.money import NO_USD, Usd, kept_usd
 from streams.model.struct import Struct
 
 Overlap: TypeAlias = Literal["allow", "skip", "buffer_one", "cancel_other"]
@@ -132,6 +134,25 @@ class Budget(Struct, frozen=True, kw_only=True):
     wall_s: float = 120.0
     """Seconds of running, over all attempts; of branches at the same time, they count once. Waiting
     for people, signals or the log is not running."""
+    usd: Decimal = NO_USD
+    """US dollars for requests to models, those of its children included. No request is made that
+    could cost more than what is left."""
+
+    if TYPE_CHECKING:  # A sum may be written as text or as a number, and is always a decimal.
+
+        def __init__(
+            self,
+            *,
+            turns: int = 12,
+            tokens: int = 25_000,
+            wall_s: float = 120.0,
+            usd: Usd = NO_USD,
+        ) -> None: ...
+
+    else:
+
+        def __post_init__(self) -> None:
+            kept_usd(self, "usd")
 
 
 class AdaptiveBudget(Struct, frozen=True, kw_only=True):
@@ -146,10 +167,30 @@ class AdaptiveBudget(Struct, frozen=True, kw_only=True):
     """Smallest and largest limit of tokens."""
     wall_s: tuple[float, float] | None = None
     """Smallest and largest limit in seconds."""
+    usd: tuple[Decimal, Decimal] | None = None
+    """Smallest and largest limit in US dollars."""
     percentile: float = 0.95
     """Which percentile of their use the limit follows, as a share: over 0 and up to 1."""
     headroom: float = 1.25
     """Factor by which that percentile is multiplied: 1 to 100."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            turns: tuple[int, int] | None = None,
+            tokens: tuple[int, int] | None = None,
+            wall_s: tuple[float, float] | None = None,
+            usd: tuple[Usd, Usd] | None = None,
+            percentile: float = 0.95,
+            headroom: float = 1.25,
+        ) -> None: ...
+
+    else:
+
+        def __post_init__(self) -> None:
+            kept_usd(self, "usd")
 
 
 class Mode(StrEnum):

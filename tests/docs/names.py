@@ -18,7 +18,7 @@ THEMES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Functions and tools": (
         "engine.functions.context", "engine.app.function_tool", "engine.app.tools",
-        "streams.model.children",
+        "engine.agents.model", "streams.model.children",
     ),
     "Strategies as classes": (
         "engine.app.strategy", "engine.app.actions", "engine.app.context", "streams.model.events",
@@ -26,6 +26,7 @@ THEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Findings": ("engine.app.findings", "streams.model.findings"),
     "Outputs": ("engine.app.outputs", "streams.model.outputs"),
     "Workflows": ("engine.app.workflow",),
+    "Money": ("streams.model.money",),
     "What strategies are handed": ("streams.model.triggers", "streams.json"),
     "Errors": ("engine.errors", "streams.errors"),
 }  # fmt: skip

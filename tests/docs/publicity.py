@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Final, get_args
 
 from msgspec.structs import replace
@@ -40,13 +41,17 @@ from streams.model.events import (
     OutputEvent,
     OutputProposed,
     StepEnded,
+    StepKind,
+    StepRecorded,
     WorkflowEvent,
     WorkflowFinished,
     WorkflowStarted,
 )
 from streams.model.findings import Severity
 from streams.model.modes import NodeMode
+from streams.model.money import NO_USD
 from streams.model.service_levels import LevelOutcome, ServiceLevel
+from streams.model.triggers import Budget
 from streams.model.workflows import StepOutcome, StepStatus, WorkflowStatus
 from streams.ports.log import Commit, Recorded
 from tests.streams.samples import ACTIVE, AT, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
@@ -88,6 +93,11 @@ def _of_episodes(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     for status in EndStatus:
         yield episode_events.ended(opened, converged, EpisodeFinished(status=status), seq=1)
     yield episode_events.claim_lost(opened, attempt=1, node="n", seq=1)
+    limited = replace(opened, budget=Budget(usd=1))
+    request = StepRecorded(
+        step_no=1, kind=StepKind.MODEL_REQUEST, fingerprint="f", cost_usd=Decimal(1)
+    )
+    yield from episode_events.budget_used(limited, request, before=NO_USD, seq=1)
     promised = replace(opened, service_level=ServiceLevel())
     broken = EpisodeFinished(status=EndStatus.FAILED, service_level=LevelOutcome.FAILED)
     missed = episode_events.level_missed(promised, broken, seq=1)

@@ -48,7 +48,7 @@ GOES_ON: Final[Mapping[str, str]] = {
 }
 """Commands of `vigil` that go on until they are stopped, and what they say once they are up."""
 
-ASKS: Final = frozenset({"dead", "episodes", "findings", "recover", "sql"})
+ASKS: Final = frozenset({"costs", "dead", "episodes", "findings", "recover", "sql"})
 """Those that read the rows, which follow the log some milliseconds behind: look again."""
 
 SHOWN: Final = frozenset({"conf", "mermaid", "text"})

@@ -77,7 +77,7 @@ async def test_an_opened_episode_waits_in_the_queue(pool, stack):
 async def test_a_budget_is_spelled_out(pool, stack):
     await live(pool, stack, lives.opened())
     row = await only_row(pool, "episodes", stack=stack)
-    assert json.loads(row["budget"]) == {"turns": 5, "tokens": 25_000, "wall_s": 120.0}
+    assert json.loads(row["budget"]) == {"turns": 5, "tokens": 25_000, "wall_s": 120.0, "usd": "0"}
 
 
 async def test_a_manual_trigger_shows_who_asked(pool, stack):

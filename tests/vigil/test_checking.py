@@ -181,3 +181,19 @@ def test_a_node_that_starts_says_so_too(connected, tmp_path):
     assert told[0]["expectation"] == "names.all_is_well"
     lacking = [each for each in lines if each["event"] == "an output cannot be delivered here"]
     assert [(each["output"], each["not_set"]) for each in lacking] == [("hook", "NO_SUCH_SECRET")]
+
+
+MODEL = """
+from vigil import Model
+
+app = App(actors=[names], synthesizer=Model("nobody:clever"))
+"""
+
+
+def test_a_node_whose_model_cannot_be_asked_does_not_start(connected, tmp_path):
+    (tmp_path / "names.py").write_text(WRONG + MODEL)
+    done = connected.run("node", "--no-project", "--app", "names:app")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == (
+        "vigil: the app: synthesizer: model 'nobody:clever': Unknown model: nobody:clever"
+    )

@@ -58,6 +58,7 @@ def test_a_time_is_said_with_its_zone_or_as_a_delay():
         (("--budget", "turn=5"), "--budget: 'turn=5': write turns=5,wall_s=60; the limits are"),
         (("--budget", "turns=5,"), "--budget: '': write turns=5,wall_s=60"),
         (("--budget", "turns=2.5"), "--budget: turns: '2.5' is not a whole number"),
+        (("--budget", "usd=1e"), "--budget: usd: '1e' is no sum of dollars"),
         (("--budget", "wall_s=1m"), "--budget: wall_s: '1m' is not a number of seconds"),
         (("--log-strategy", "loud"), "--log-strategy"),
         (("--revision", "-1"), "--revision"),
@@ -134,11 +135,11 @@ def test_the_limits_of_one_episode_are_shown_with_it(connected, write_app):
     asked = ("fire", "watcher", "look", "--payload", '{"host": "h1"}', "--wait")
     with serving(connected):
         fired = connected.ask(
-            *asked, "--budget", "turns=5, wall_s=60", "--log-strategy", "timeline"
+            *asked, "--budget", "turns=5, wall_s=60, usd=0.10", "--log-strategy", "timeline"
         )
         episode = connected.ask("episodes", "show", fired["episode_id"])
 
-    assert episode["budget"] == {"turns": 5, "tokens": 25_000, "wall_s": 60.0}
+    assert episode["budget"] == {"turns": 5, "tokens": 25_000, "wall_s": 60.0, "usd": "0.10"}
     assert episode["log_strategy"] == "timeline"
 
 

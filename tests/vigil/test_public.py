@@ -16,6 +16,7 @@ from tests.vigil.program import ROOT
 MODULES = (
     "vigil",
     "vigil.adapters",
+    "vigil.agents",
     "vigil.client",
     "vigil.definitions",
     "vigil.histories",

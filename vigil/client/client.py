@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from projections.postgres.pool import Pool
     from projections.postgres.query_result import Table
     from projections.postgres.reader import OneOrMore
-    from projections.records import InboxItem
+    from projections.records import CostBy, InboxItem
     from streams.model.triggers import Overrides
     from streams.ports.all import Ports
     from streams.subjects import Stack
     from vigil.client.actors import ActorCalls
     from vigil.client.approvals import ApprovalCalls
+    from vigil.client.costs import CostReport
     from vigil.client.dead_letters import DeadLetterCalls
     from vigil.client.definitions import DefinitionCalls
     from vigil.client.episodes import EpisodeCalls, EpisodeReceipt
@@ -165,7 +166,7 @@ class Client:
         dry_run: bool = False,
         overrides: Overrides | None = None,
         metadata: JsonObject | None = None,
-        budget: Mapping[str, int | float] | None = None,
+        budget: Mapping[str, int | float | str] | None = None,
         revision: int = 0,
         log_strategy: Logging | None = None,
         attempts_max: int = 0,
@@ -223,6 +224,23 @@ class Client:
 
         async with self.connections.rows() as pool:
             return await count_inbox(pool, self.stack, actor=actor)
+
+    async def costs(
+        self, *, by: CostBy = "actor", since: datetime | None = None, limit: int = 50
+    ) -> CostReport:
+        """Return what requests to models have cost, the dearest first; days with the latest first.
+
+        Args:
+            by: `actor`, `model`, `agent`, `day`, `finding`, or `all` for one sum. An episode with
+                several findings counts for each of them.
+            since: only requests recorded then or later, with a time zone; None: all.
+
+        Raises:
+            Mistake: there is no such `by`, or `since` has no time zone.
+        """
+        from vigil.client.costs import report
+
+        return await report(self.connections, by=by, since=since, limit=limit)
 
     async def sql(self, text: str) -> Table:
         """Return the answer to one SQL statement that only reads, up to 10,000 rows.

@@ -507,7 +507,7 @@ class EpisodeCalls:
         dry_run: bool = False,
         overrides: Overrides | None = None,
         metadata: JsonObject | None = None,
-        budget: Mapping[str, int | float] | None = None,
+        budget: Mapping[str, int | float | str] | None = None,
         revision: int = 0,
         log_strategy: Logging | None = None,
         attempts_max: int = 0,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from projections.postgres.query_result import Row, Table
     from projections.postgres.reader import OneOrMore
     from projections.records import (
+        CostBy,
         DeadLetterRecord,
         DeadLetterSummary,
         EpisodeCause,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from vigil.asking.would import EventsReplayed
     from vigil.client.actors import ActorCalls, ActorRecord, ActorSummary
     from vigil.client.approvals import ApprovalCalls
+    from vigil.client.costs import CostReport
     from vigil.client.dead_letters import DeadLetterCalls
     from vigil.client.definitions import DefinitionCalls
     from vigil.client.episodes import (
@@ -186,7 +188,7 @@ class SyncClient:
         dry_run: bool = False,
         overrides: Overrides | None = None,
         metadata: JsonObject | None = None,
-        budget: Mapping[str, int | float] | None = None,
+        budget: Mapping[str, int | float | str] | None = None,
         revision: int = 0,
         log_strategy: Logging | None = None,
         attempts_max: int = 0,
@@ -240,6 +242,21 @@ class SyncClient:
     def count_inbox(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
         """Return kind → how much of it waits for a person."""
         return self._thread.run(self._client.count_inbox(actor=actor))
+
+    def costs(
+        self, *, by: CostBy = "actor", since: datetime | None = None, limit: int = 50
+    ) -> CostReport:
+        """Return what requests to models have cost, the dearest first; days with the latest first.
+
+        Args:
+            by: `actor`, `model`, `agent`, `day`, `finding`, or `all` for one sum. An episode with
+                several findings counts for each of them.
+            since: only requests recorded then or later, with a time zone; None: all.
+
+        Raises:
+            Mistake: there is no such `by`, or `since` has no time zone.
+        """
+        return self._thread.run(self._client.costs(by=by, since=since, limit=limit))
 
     def sql(self, text: str) -> Table:
         """Return the answer to one SQL statement that only reads, up to 10,000 rows.
@@ -907,7 +924,7 @@ class SyncEpisodeCalls:
         dry_run: bool = False,
         overrides: Overrides | None = None,
         metadata: JsonObject | None = None,
-        budget: Mapping[str, int | float] | None = None,
+        budget: Mapping[str, int | float | str] | None = None,
         revision: int = 0,
         log_strategy: Logging | None = None,
         attempts_max: int = 0,

@@ -15,6 +15,8 @@ from engine.orders.store import OrderDrift
 from engine.workflows.instance import Instance
 from projections.postgres.query_result import Row, Table
 from projections.records import (
+    CostBy,
+    CostSummary,
     DeadLetterRecord,
     DeadLetterSummary,
     EpisodeCause,
@@ -52,6 +54,7 @@ from vigil.asking.stack import Rollout
 from vigil.asking.starting import StartedInstance
 from vigil.asking.would import EventsReplayed
 from vigil.client.actors import ActorRecord, ActorSummary
+from vigil.client.costs import CostReport
 from vigil.client.episodes import EpisodeLog, EpisodeReceipt, EpisodeToCancel, ForkEachOutcome
 from vigil.client.events import PublishReceipt
 from vigil.client.nodes import NodesView
@@ -65,6 +68,9 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalTarget",
     "CommandOutcome",
+    "CostBy",
+    "CostReport",
+    "CostSummary",
     "CurrentDefinition",
     "DeadLetterRecord",
     "DeadLetterSummary",

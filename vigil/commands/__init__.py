@@ -62,6 +62,7 @@ ENTRIES: Final = {
     "inbox": Listed(
         "inbox", "List what waits for a person, with the command to type, oldest first."
     ),
+    "costs": Listed("costs", "List what requests to models have cost, the dearest first."),
     "dead": Listed("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
     "recover": Listed(
         "repairs.repair", "Restart episodes and workflow instances that no node is running."
@@ -77,6 +78,7 @@ ENTRIES: Final = {
     "check": Listed(
         "check", "Import an app, and list code that cannot be replayed and names that do not exist."
     ),
+    "mcp": Listed("mcp", "MCP: pins of the tools of servers.", is_group=True),
     "lab": Listed("lab", "Run recorded episodes with today's code, asking models anew."),
     "doctor": Listed("repairs.doctor", "Check settings, servers, streams and tables."),
 }

@@ -12,6 +12,7 @@ from engine.app.checks import LIMITS
 from engine.app.tools import parse_overrides
 from engine.validation import seconds_of
 from streams.clock import SystemClock
+from streams.model.money import usd_of
 from streams.model.triggers import LogStrategy, Overrides
 from vigil import options
 from vigil.client.client import Client
@@ -130,19 +131,23 @@ def overrides_of(text: str, *, what: str = "--overrides") -> Overrides:
         raise Mistake(f"{what}: {error}") from error
 
 
-def budget_of(text: str) -> dict[str, int | float]:
+def budget_of(text: str) -> dict[str, int | float | str]:
     """Return limit → value of `--budget`, such as `turns=5,wall_s=60`."""
     return dict(_limit_of(part.strip()) for part in text.split(","))
 
 
-def _limit_of(part: str) -> tuple[str, int | float]:
+def _limit_of(part: str) -> tuple[str, int | float | str]:
     name, _, value = part.partition("=")
     if name not in LIMITS:
         known = ", ".join(LIMITS)
         raise Mistake(f"--budget: {part!r}: write turns=5,wall_s=60; the limits are {known}")
     try:
+        if name == "usd":
+            return name, str(usd_of(value))
         return name, float(value) if name == "wall_s" else int(value)
     except ValueError as error:
+        if name == "usd":
+            raise Mistake(f"--budget: usd: {error}") from error
         kind = "number of seconds" if name == "wall_s" else "whole number"
         raise Mistake(f"--budget: {name}: {value!r} is not a {kind}") from error
 

@@ -12,6 +12,7 @@ from types import ModuleType
 import structlog
 
 from engine.adapters.secret import missing_variables
+from engine.agents.model import Model
 from engine.app.app import App
 from engine.errors import EngineError
 from engine.functions.names import misspelt_names, unknown_names
@@ -107,6 +108,18 @@ def tell_missing_secrets(app: App) -> None:
     for name, route in app.outputs.items():
         for variable in missing_variables(route.output_adapter):
             log.warning("an output cannot be delivered here", output=name, not_set=variable)
+
+
+def check_models(app: App) -> None:
+    """Raise `Mistake` if a model of `app` cannot be asked on this machine, before anybody asks."""
+    asked = {"the app": app.synthesizer}
+    for id_, actor in app.actors.items():
+        asked[f"actor {id_!r}"] = actor.synthesizer
+        for name, each in actor.expectations.items():
+            asked[f"actor {id_!r}, expectation {name!r}"] = each.synthesizer
+    for place, synthesizer in asked.items():
+        if isinstance(synthesizer, Model) and (problem := synthesizer.problem()):
+            raise Mistake(f"{place}: synthesizer: {problem}")
 
 
 def _module(name: str, *, said: str, sought_in: str) -> ModuleType:

@@ -31,7 +31,7 @@ from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
 from vigil.serving.alone import EXIT_NOT_OURS, FENCED, ProcessIsolation, place_of
-from vigil.serving.app import tell_found, tell_missing_secrets
+from vigil.serving.app import check_models, tell_found, tell_missing_secrets
 from vigil.serving.exit import EXIT_S, end_within
 from vigil.serving.loop_watch import watched_loop
 from vigil.serving.loss_watch import watched_streams
@@ -66,6 +66,8 @@ def serve(
     form, level = settings.log, settings.log_level
     telemetry.log_to(sys.stderr, form=form, level=level, node=config.node)
     telemetry.export(os.environ, node=config.node)
+    if app is not None:
+        check_models(app)  # guard: unusable-model-told-at-start
     is_clean = run_program(_serve(config, app, work, app_name=app_name, abandon=abandon))
     return 0 if is_clean else EXIT_UNCLEAN
 

@@ -5,9 +5,9 @@
         await vigil.run_until_idle()
         assert vigil.finding("host:disk:web-1").severity == "high"
 
-`run` needs no servers and calls nothing real that the test has not allowed. For a node of one's own
-there are `memory_ports`, `FakeLeases`, and the events of the journal that tests look for most
-often.
+`run` needs no servers and calls nothing real that the test has not allowed. `ModelServer` answers
+the real clients of models as a test says. For a node of one's own there are `memory_ports`,
+`FakeLeases`, and the events of the journal that tests look for most often.
 """
 
 from __future__ import annotations
@@ -31,6 +31,20 @@ if TYPE_CHECKING:
     )
     from vigil.testing.crashes import crash_everywhere, deliver_twice
     from vigil.testing.lab import lab_histories
+    from vigil.testing.model_server.answers import (
+        AskedTool,
+        CutOffAnswer,
+        FailureAnswer,
+        HangingAnswer,
+        JsonAnswer,
+        ModelCall,
+        ModelRequest,
+        ModelUsage,
+        RefusalAnswer,
+        TextAnswer,
+        ToolCallsAnswer,
+    )
+    from vigil.testing.model_server.server import ModelLedger, ModelServer, Unscripted
     from vigil.testing.outside import OutsideCall
     from vigil.testing.random_state import random_states
     from vigil.testing.replays import replay_histories
@@ -45,21 +59,35 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AskedTool",
     "Call",
     "Cassette",
+    "CutOffAnswer",
     "EpisodeFinished",
     "EpisodeSnapshot",
+    "FailureAnswer",
     "FakeAdapter",
     "FakeLeases",
     "FakeSynthesizer",
     "FindingRaised",
+    "HangingAnswer",
+    "JsonAnswer",
+    "ModelCall",
+    "ModelLedger",
+    "ModelRequest",
+    "ModelServer",
+    "ModelUsage",
     "OutputSnapshot",
     "OutsideCall",
+    "RefusalAnswer",
     "RunningApp",
     "StepRecorded",
     "StepSnapshot",
     "StillBusy",
     "SystemClock",
+    "TextAnswer",
+    "ToolCallsAnswer",
+    "Unscripted",
     "Unstubbed",
     "Waiting",
     "WorkflowSnapshot",
@@ -85,6 +113,11 @@ _HOMES: Final = {
     ),
     "vigil.testing.crashes": "crash_everywhere deliver_twice",
     "streams.memory.fake_leases": "FakeLeases",
+    "vigil.testing.model_server.answers": (
+        "AskedTool CutOffAnswer FailureAnswer HangingAnswer JsonAnswer ModelCall ModelRequest "
+        "ModelUsage RefusalAnswer TextAnswer ToolCallsAnswer"
+    ),
+    "vigil.testing.model_server.server": "ModelLedger ModelServer Unscripted",
     "vigil.testing.lab": "lab_histories",
     "vigil.testing.outside": "OutsideCall",
     "vigil.testing.random_state": "random_states",

@@ -400,14 +400,16 @@ def _tool(capability: str, real: Tool, stubs: Stubs) -> Tool:
     """Return a copy of `real`, with all that it declares, whose calls a test answers."""
     if isinstance(real, ToolGroup):
         return ToolGroup(
-            {action: _function(each, stubs) for action, each in real.functions.items()}
+            {action: _tool(capability, each, stubs) for action, each in real.functions.items()}
         )
+    if isinstance(real, FunctionTool):
+        return _function(real, stubs)
 
     async def call(action: str, args: JsonObject, ctx: CallContext) -> object:
         return await stubs.call(f"{capability}.{action}", real, args, ctx)
 
     made = copy(real)
-    vars(made)["call"] = call
+    vars(made).update(call=call, server=None)
     return made
 
 

@@ -68,6 +68,8 @@ CREATE TABLE episodes (
     level_outcome text,
     would_raise jsonb,
     would_send jsonb,
+    cost_usd numeric NOT NULL DEFAULT 0,
+    agent text,
     PRIMARY KEY (stack, episode_id)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE episodes IS
@@ -93,7 +95,7 @@ COMMENT ON COLUMN episodes.subject_id IS
     'The value at the subject key in the trigger''s payload: which thing the episode is about.';
 COMMENT ON COLUMN episodes.dedupe_key IS 'Triggers with the same key open one episode.';
 COMMENT ON COLUMN episodes.budget IS
-    'Its limits: turns, tokens, wall_s (seconds). 0 or less: no limit.';
+    'Its limits: turns, tokens, wall_s (seconds), usd (US dollars, as text). 0 or less: no limit.';
 COMMENT ON COLUMN episodes.queued_at IS 'When it was opened.';
 COMMENT ON COLUMN episodes.status IS
     'queued, running, blocked (it waits, and no node runs it), or how it ended: done, failed, partially_failed, canceled.';
@@ -104,6 +106,10 @@ COMMENT ON COLUMN episodes.finished_at IS 'When it ended.';
 COMMENT ON COLUMN episodes.turns_used IS
     'Turns so far, as its budget counts them: one for each step, but none for the pauses and later attempts of a call that is retried. The conclusion counts as one, too.';
 COMMENT ON COLUMN episodes.tokens_used IS 'Model tokens so far.';
+COMMENT ON COLUMN episodes.cost_usd IS
+    'What its own requests to models have cost so far, in US dollars, as far as that is known: the sum of its steps. Those of its children are in their rows, and the past of a fork is in that of the other episode.';
+COMMENT ON COLUMN episodes.agent IS
+    'The agent that asked a model last: its name, and the digest of its prompt, tools, settings and model. NULL: none did.';
 COMMENT ON COLUMN episodes.classification IS 'The conclusion of the strategy.';
 COMMENT ON COLUMN episodes.confidence IS 'How sure the strategy is, 0 to 1.';
 COMMENT ON COLUMN episodes.summary IS 'The conclusion of the strategy in words.';
@@ -219,6 +225,10 @@ CREATE TABLE episode_steps (
     is_override boolean NOT NULL DEFAULT false,
     input_tokens bigint,
     output_tokens bigint,
+    cached_tokens bigint,
+    reasoning_tokens bigint,
+    cost_usd numeric,
+    agent text,
     PRIMARY KEY (stack, episode_id, step_no)
 );
 COMMENT ON TABLE episode_steps IS 'The steps of episodes.';
@@ -228,7 +238,7 @@ COMMENT ON COLUMN episode_steps.step_no IS 'From 1, without gaps.';
 COMMENT ON COLUMN episode_steps.journal_seq IS
     'Sequence of the commit that last changed the row, in the journal or in its partition of it.';
 COMMENT ON COLUMN episode_steps.kind IS
-    'tool_call, synthesis, observation, checkpoint, output, approval or wait.';
+    'tool_call, model_request, synthesis, observation, checkpoint, output, approval or wait.';
 COMMENT ON COLUMN episode_steps.state IS
     'announced: a side effect was about to be made, and its outcome is not recorded. recorded: done.';
 COMMENT ON COLUMN episode_steps.tool_name IS
@@ -251,6 +261,14 @@ COMMENT ON COLUMN episode_steps.input_tokens IS
     'Those of the input. NULL: none, or not reported; then cost_tokens is an estimate, or of a child.';
 COMMENT ON COLUMN episode_steps.output_tokens IS
     'Those of the output. NULL: none, or not reported; then cost_tokens is an estimate, or of a child.';
+COMMENT ON COLUMN episode_steps.cached_tokens IS
+    'Those of the input that the provider had from earlier requests. NULL: none, or not reported.';
+COMMENT ON COLUMN episode_steps.reasoning_tokens IS
+    'Those of the output that the model has thought with. NULL: none, or not reported.';
+COMMENT ON COLUMN episode_steps.cost_usd IS
+    'What the request has cost, in US dollars, by the price of that moment. NULL: nobody knows, or it is no request to a model.';
+COMMENT ON COLUMN episode_steps.agent IS
+    'The agent that asked: its name, and the digest of its prompt, tools, settings and model. NULL: none did.';
 COMMENT ON COLUMN episode_steps.cost_ms IS 'Its duration, in milliseconds.';
 COMMENT ON COLUMN episode_steps.model IS 'The model that answered.';
 COMMENT ON COLUMN episode_steps.result_size_bytes IS
@@ -374,7 +392,8 @@ COMMENT ON COLUMN running_episodes.subject_kind IS 'The kind of thing that it is
 COMMENT ON COLUMN running_episodes.subject_id IS 'Which thing it is about.';
 COMMENT ON COLUMN running_episodes.turns_used IS 'Turns so far; see `episodes`.';
 COMMENT ON COLUMN running_episodes.tokens_used IS 'Model tokens so far.';
-COMMENT ON COLUMN running_episodes.budget IS 'Its limits: turns, tokens, wall_s (seconds).';
+COMMENT ON COLUMN running_episodes.budget IS
+    'Its limits: turns, tokens, wall_s (seconds), usd (US dollars, as text).';
 COMMENT ON COLUMN running_episodes.started_at IS 'When it first started.';
 COMMENT ON COLUMN running_episodes.running_for IS 'Time since it first started.';
 COMMENT ON COLUMN running_episodes.journal_seq IS
@@ -595,7 +614,7 @@ COMMENT ON COLUMN budget_recommendations.stack IS 'The stack that it belongs to.
 COMMENT ON COLUMN budget_recommendations.actor_id IS 'The actor.';
 COMMENT ON COLUMN budget_recommendations.expectation_id IS 'The expectation.';
 COMMENT ON COLUMN budget_recommendations.budget IS
-    'What its latest episode may use: turns, tokens, wall_s (seconds). 0 or less: no limit.';
+    'What its latest episode may use: turns, tokens, wall_s (seconds), usd (US dollars, as text). 0 or less: no limit.';
 COMMENT ON COLUMN budget_recommendations.episodes IS
     'How many episodes this is of: live ones that were done or partially_failed, or used their budget up.';
 COMMENT ON COLUMN budget_recommendations.exhausted IS
@@ -931,6 +950,149 @@ END;
 COMMENT ON FUNCTION finding_root_cause(text, text) IS
     'The last of the chain of up to 100 findings that explain this one: itself, if none does; of one stack, if it is said.';
 
+-- Money: what requests to models have cost.
+
+CREATE VIEW model_requests AS
+SELECT
+    step.stack, step.episode_id, step.step_no, episode.actor_id, episode.expectation_id,
+    step.kind, split_part(step.agent, ':', 1) AS agent, step.model, step.created_at AS at,
+    (step.created_at AT TIME ZONE 'UTC')::date AS day,
+    step.input_tokens, step.output_tokens, step.cost_tokens AS tokens, step.cost_usd,
+    step.error_class, step.journal_seq
+FROM episode_steps AS step
+JOIN episodes AS episode USING (stack, episode_id)
+WHERE step.state = 'recorded'
+    AND (step.kind IN ('model_request', 'synthesis') OR step.cost_usd IS NOT NULL)
+    AND NOT step.is_override  -- guard: override-costs-nothing
+    -- guard: forks-past-costs-once
+    AND (episode.forked_at_step IS NULL OR step.step_no > episode.forked_at_step);
+COMMENT ON VIEW model_requests IS
+    'Requests of agents and syntheses to models, once each: without overrides of dry runs, and without the past that a fork began with.';
+COMMENT ON COLUMN model_requests.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN model_requests.episode_id IS 'The episode that asked.';
+COMMENT ON COLUMN model_requests.step_no IS 'Its step.';
+COMMENT ON COLUMN model_requests.actor_id IS 'The actor of the episode.';
+COMMENT ON COLUMN model_requests.expectation_id IS 'The expectation of the episode.';
+COMMENT ON COLUMN model_requests.kind IS 'model_request (of an agent) or synthesis.';
+COMMENT ON COLUMN model_requests.agent IS 'The name of the agent. NULL: none asked.';
+COMMENT ON COLUMN model_requests.model IS 'The model that answered. NULL: none did.';
+COMMENT ON COLUMN model_requests.at IS 'When the answer was recorded.';
+COMMENT ON COLUMN model_requests.day IS 'The day of that, in UTC.';
+COMMENT ON COLUMN model_requests.input_tokens IS 'Tokens of the input. NULL: not reported.';
+COMMENT ON COLUMN model_requests.output_tokens IS 'Tokens of the output. NULL: not reported.';
+COMMENT ON COLUMN model_requests.tokens IS 'Model tokens, input and output together.';
+COMMENT ON COLUMN model_requests.cost_usd IS
+    'What it has cost, in US dollars, by the price of that moment. NULL: nobody knows.';
+COMMENT ON COLUMN model_requests.error_class IS 'Why it failed: a stable class.';
+COMMENT ON COLUMN model_requests.journal_seq IS
+    'Sequence of the commit that last changed the row of its step, in the journal or in its partition of it.';
+
+
+CREATE VIEW costs_by_actor AS
+SELECT
+    stack, actor_id,
+    count(*) AS requests,
+    count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
+    sum(tokens)::bigint AS tokens,
+    coalesce(sum(cost_usd), 0) AS cost_usd,
+    min(at) AS since, max(at) AS until,
+    max(journal_seq) AS journal_seq
+FROM model_requests
+GROUP BY stack, actor_id;
+COMMENT ON VIEW costs_by_actor IS
+    'What requests to models have cost, for each actor.';
+COMMENT ON COLUMN costs_by_actor.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN costs_by_actor.actor_id IS 'The actor.';
+COMMENT ON COLUMN costs_by_actor.requests IS 'How many requests there were.';
+COMMENT ON COLUMN costs_by_actor.unpriced IS 'Those of which nobody knows the cost.';
+COMMENT ON COLUMN costs_by_actor.tokens IS 'Model tokens, input and output together.';
+COMMENT ON COLUMN costs_by_actor.cost_usd IS 'What the others have cost, in US dollars.';
+COMMENT ON COLUMN costs_by_actor.since IS 'When the first one was recorded.';
+COMMENT ON COLUMN costs_by_actor.until IS 'When the last one was.';
+COMMENT ON COLUMN costs_by_actor.journal_seq IS
+    'The largest sequence of a commit that last changed the row of one of them, in the journal or in its partition of it.';
+
+
+CREATE VIEW costs_by_model AS
+SELECT
+    stack, model,
+    count(*) AS requests,
+    count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
+    sum(tokens)::bigint AS tokens,
+    coalesce(sum(cost_usd), 0) AS cost_usd,
+    min(at) AS since, max(at) AS until,
+    max(journal_seq) AS journal_seq
+FROM model_requests
+GROUP BY stack, model;
+COMMENT ON VIEW costs_by_model IS
+    'What requests to models have cost, for each model.';
+COMMENT ON COLUMN costs_by_model.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN costs_by_model.model IS 'The model that answered. NULL: none did.';
+COMMENT ON COLUMN costs_by_model.requests IS 'How many requests there were.';
+COMMENT ON COLUMN costs_by_model.unpriced IS 'Those of which nobody knows the cost.';
+COMMENT ON COLUMN costs_by_model.tokens IS 'Model tokens, input and output together.';
+COMMENT ON COLUMN costs_by_model.cost_usd IS 'What the others have cost, in US dollars.';
+COMMENT ON COLUMN costs_by_model.since IS 'When the first one was recorded.';
+COMMENT ON COLUMN costs_by_model.until IS 'When the last one was.';
+COMMENT ON COLUMN costs_by_model.journal_seq IS
+    'The largest sequence of a commit that last changed the row of one of them, in the journal or in its partition of it.';
+
+
+CREATE VIEW costs_by_day AS
+SELECT
+    stack, day,
+    count(*) AS requests,
+    count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
+    sum(tokens)::bigint AS tokens,
+    coalesce(sum(cost_usd), 0) AS cost_usd,
+    min(at) AS since, max(at) AS until,
+    max(journal_seq) AS journal_seq
+FROM model_requests
+GROUP BY stack, day;
+COMMENT ON VIEW costs_by_day IS
+    'What requests to models have cost, for each day.';
+COMMENT ON COLUMN costs_by_day.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN costs_by_day.day IS 'The day, in UTC.';
+COMMENT ON COLUMN costs_by_day.requests IS 'How many requests there were.';
+COMMENT ON COLUMN costs_by_day.unpriced IS 'Those of which nobody knows the cost.';
+COMMENT ON COLUMN costs_by_day.tokens IS 'Model tokens, input and output together.';
+COMMENT ON COLUMN costs_by_day.cost_usd IS 'What the others have cost, in US dollars.';
+COMMENT ON COLUMN costs_by_day.since IS 'When the first one was recorded.';
+COMMENT ON COLUMN costs_by_day.until IS 'When the last one was.';
+COMMENT ON COLUMN costs_by_day.journal_seq IS
+    'The largest sequence of a commit that last changed the row of one of them, in the journal or in its partition of it.';
+
+
+CREATE VIEW costs_by_finding AS
+SELECT
+    stack, finding_key,
+    count(*) AS requests,
+    count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
+    sum(tokens)::bigint AS tokens,
+    coalesce(sum(cost_usd), 0) AS cost_usd,
+    min(at) AS since, max(at) AS until,
+    max(journal_seq) AS journal_seq
+FROM (
+    SELECT request.*, touched.finding_key
+    FROM (
+        SELECT DISTINCT stack, finding_key, episode_id FROM finding_events
+    ) AS touched
+    JOIN model_requests AS request USING (stack, episode_id)
+) AS requests
+GROUP BY stack, finding_key;
+COMMENT ON VIEW costs_by_finding IS
+    'What the episodes that raised, updated or cleared a finding have spent on requests to models, for each finding. An episode with several findings counts for each of them.';
+COMMENT ON COLUMN costs_by_finding.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN costs_by_finding.finding_key IS 'The finding.';
+COMMENT ON COLUMN costs_by_finding.requests IS 'How many requests there were.';
+COMMENT ON COLUMN costs_by_finding.unpriced IS 'Those of which nobody knows the cost.';
+COMMENT ON COLUMN costs_by_finding.tokens IS 'Model tokens, input and output together.';
+COMMENT ON COLUMN costs_by_finding.cost_usd IS 'What the others have cost, in US dollars.';
+COMMENT ON COLUMN costs_by_finding.since IS 'When the first one was recorded.';
+COMMENT ON COLUMN costs_by_finding.until IS 'When the last one was.';
+COMMENT ON COLUMN costs_by_finding.journal_seq IS
+    'The largest sequence of a commit that last changed the row of one of them, in the journal or in its partition of it.';
+
 
 -- Outputs: what goes to the outside.
 
@@ -1141,7 +1303,9 @@ WITH happened AS (
             'args', args_redacted, 'result', result, 'result_size_bytes', result_size_bytes,
             'result_digest', result_digest, 'model', model,
             'tokens', nullif(cost_tokens, 0), 'input_tokens', input_tokens,
-            'output_tokens', output_tokens, 'idempotency_key', side_effect_key,
+            'output_tokens', output_tokens, 'cached_tokens', cached_tokens,
+            'reasoning_tokens', reasoning_tokens, 'cost_usd', cost_usd::text, 'agent', agent,
+            'idempotency_key', side_effect_key,
             'override', CASE WHEN is_override THEN true END
         )),
         journal_seq
@@ -1266,7 +1430,8 @@ WITH happened AS (
         NULL, node, wall_used_ms, error_class, error_detail,
         jsonb_strip_nulls(jsonb_build_object(
             'status', status, 'classification', classification, 'confidence', confidence,
-            'turns', turns_used, 'tokens', tokens_used, 'metadata', metadata
+            'turns', turns_used, 'tokens', tokens_used,
+            'cost_usd', nullif(cost_usd, 0)::text, 'metadata', metadata
         )),
         journal_seq
     FROM episodes

@@ -12,6 +12,7 @@ import msgspec
 from streams.json import NOTHING, JsonObject
 from streams.model.children import ChildEnd, ChildStart
 from streams.model.findings import FindingIntent, FindingOutcome
+from streams.model.money import NO_USD
 from streams.model.outputs import OutputIntent, OutputOutcome
 from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.struct import Event, Struct
@@ -267,6 +268,12 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
         """How many turns it counts for the budget: those of a child, too."""
         return self.is_turn + (self.child.turns if self.child is not None else 0)
 
+    @property
+    def usd(self) -> Decimal:
+        """What it counts for the budget: what it has cost, and what a child has spent."""
+        spent = self.child.usd if self.child is not None else NO_USD  # guard: child-usd-counts
+        return spent if self.cost_usd is None else self.cost_usd + spent
+
 
 class CheckpointSaved(Event, frozen=True, kw_only=True, tag="episode.checkpoint_saved@1"):
     """The strategy asked for its state to be kept; a replay starts from the newest."""
@@ -410,6 +417,8 @@ class EpisodeFinished(Event, frozen=True, kw_only=True, tag="episode.finished@1"
     turns_used: int = 0
     """Turns that count for its budget; a conclusion is one, too."""
     tokens_used: int = 0
+    usd_used: Decimal = NO_USD
+    """What its requests to models have cost, as far as that is known, and its children."""
     error_class: str = ""
     error_detail: str = ""
     findings: tuple[FindingOutcome, ...] = ()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic_ai import Agent, models
+from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
 from streams.json import unraw
 from streams.model.events import EndStatus, EpisodeConverged
 from streams.model.triggers import Budget
-
-models.ALLOW_MODEL_REQUESTS = False
 
 MANY = Budget(turns=1_000, tokens=0)
 
@@ -43,7 +41,7 @@ class Script:
 
 def agent_of(script, *tools, name="helper", **options) -> Agent:
     """Return an agent with tools of its own, plain functions, whose model answers by `script`."""
-    agent = Agent(FunctionModel(script), name=name, **options)
+    agent = Agent(FunctionModel(script, model_name="mine"), name=name, **options)
     for each in tools:
         agent.tool_plain(each)
     return agent

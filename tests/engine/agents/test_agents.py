@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from pydantic_ai import Agent, models
+from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -16,8 +16,6 @@ from streams.json import unraw
 from streams.model.events import EndStatus, EpisodeConverged, StepKind, StepRecorded
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import app_of, middle, play, resume
-
-models.ALLOW_MODEL_REQUESTS = False
 
 MANY = Budget(turns=100, tokens=0)
 

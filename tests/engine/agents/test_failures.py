@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError, ModelRetry
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import AbstractToolset
 
 from engine.agents.toolset import toolset
@@ -21,6 +23,7 @@ from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import ToolFailed
 from engine.errors import CallFailed
+from streams.json import NOTHING, unraw
 from streams.model.events import EndStatus, StepKind, StepRecorded
 from streams.model.triggers import Budget, Mode
 from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told
@@ -35,6 +38,7 @@ from tests.engine.stage import (
     running,
     write,
 )
+from vigil.testing import FailureAnswer, ModelServer
 
 
 def asking(agent, **options):
@@ -150,7 +154,7 @@ async def test_the_providers_hint_says_how_long_the_pause_is():
 async def test_a_request_that_is_wrong_is_not_repeated():
     script = Script(ModelHTTPError(400, "m", "no such thing"))
     said = classified(await play(asking(agent_of(script)), budget=MANY))["said"]
-    assert said.startswith("failed: model_rejected: ")
+    assert said.startswith("failed: http_400: ")
     assert len(script.asked) == 1
 
 
@@ -339,3 +343,41 @@ async def test_a_model_is_not_asked_before_the_fence_is_durable():
         closed.open.set()
         await lived(ports, opening(app).episode_id)
     assert len(script.asked) == 1
+
+
+async def test_people_do_not_see_what_a_tool_hides_in_what_a_model_calls():
+    @tool(redact=["token"])
+    async def read(path: str, token: str) -> str:
+        return path
+
+    script = Script([("read", {"path": "/", "token": "s3cret"})], last_told)
+    agent = agent_of(script, toolsets=[toolset(read)])
+    life = await play(asking(agent), tools=[read], budget=MANY, log_strategy="full_debug")
+    assert classified(life) == {"said": "/"}
+    shown = [
+        unraw(each.result_shown) for each in life.of(StepRecorded) if each.result_shown != NOTHING
+    ]
+    assert "s3cret" not in str(shown)
+    assert "***" in str(shown)
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+async def test_only_the_engine_repeats_a_request(repeats):
+    async with ModelServer([FailureAnswer(503)] * 2 + ["fine"]) as server:
+        provider = OpenAIProvider(base_url=f"{server.url}/v1", api_key="test")
+        retries = Retries(attempts_max=3, first_s=0.01, most_s=0.01) if repeats else None
+        async with OpenAIChatModel("test-model", provider=provider) as model:
+            agent = Agent(model, name="helper")
+            life = await play(asking(agent, retries=retries), budget=MANY)
+        asked = server.requests
+    said = classified(life)["said"]
+    assert said == "fine" if repeats else said.startswith("failed: tool_unavailable: ")
+    assert asked == (3 if repeats else 1)
+
+
+async def test_a_test_may_override_the_model_of_an_agent():
+    agent = Agent("test", name="helper")
+    with agent.override(model=FunctionModel(Script("overridden"), model_name="mine")):
+        life = await play(asking(agent), budget=MANY)
+    assert classified(life) == {"said": "overridden"}
+    assert classified(await play(asking(agent), budget=MANY)) == {"said": "success (no tool calls)"}

@@ -31,6 +31,7 @@ from engine.cluster.nodes import (
     problems_told,
 )
 from streams.model.modes import NodeMode
+from streams.model.money import Spending
 
 BOTH = Switch(wakes=True, runs=True)
 
@@ -147,6 +148,11 @@ def test_limits_are_said_of_an_actor_whose_episodes_take_turns():
         "overflow": "queue",
         "queue_max": 1_000,
     }
+
+
+def test_what_an_actor_may_spend_is_said():
+    actor = Actor("a", spending=[Spending(usd="5"), Spending(usd=100, per="month")])
+    assert actor_info(actor, BOTH).limits == {"spending": {"day": "5.00", "month": "100.00"}}
 
 
 def test_what_a_node_says_is_read_as_it_was_said():

@@ -26,6 +26,7 @@ from engine.definitions.agent import (
 )
 from engine.errors import BadDefinition
 from engine.templates.classify import observe_classify_converge
+from streams.model.money import Spending
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Overrides
 
@@ -123,8 +124,8 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
         {},
     ),
     "budget": (
-        {"turns": 3, "tokens": 0, "wall_s": 5},
-        Budget(turns=3, tokens=0, wall_s=5.0),
+        {"turns": 3, "tokens": 0, "wall_s": 5, "usd": 0.5},
+        Budget(turns=3, tokens=0, wall_s=5.0, usd="0.50"),
         {},
     ),
     "adaptive_budget": (
@@ -164,6 +165,7 @@ OF_ACTORS = {
     "public_events": ("without_starts", {}),
     "stacks": (["orders", "orders-qa"], {}),
     "capabilities": (["gather"], {}),
+    "spending": ([Spending(usd="5.00", per="month")], {}),
 }
 
 
@@ -199,10 +201,19 @@ def test_an_option_of_an_expectation_means_what_it_means_in_code(option):
     assert made != to_actor(defined(**besides), app())
 
 
+def test_sums_of_dollars_are_written_as_numbers_or_as_text():
+    bounds = {"usd": ["0.10", 2.5]}
+    made = to_actor(defined(budget={"usd": "0.50"}, adaptive_budget=bounds), app())
+    assert made == declared(
+        budget=Budget(usd=0.5), adaptive_budget=AdaptiveBudget(usd=(0.1, "2.50"))
+    )
+
+
 @pytest.mark.parametrize("option", OF_ACTORS)
 def test_an_option_of_an_actor_means_what_it_means_in_code(option):
     value, besides = OF_ACTORS[option]
-    made = to_actor(defined({**besides, option: value}), app())
+    data = msgspec.to_builtins(value)
+    made = to_actor(defined({**besides, option: data}), app())
     assert made == declared({**besides, option: value})
     assert made != to_actor(defined(), app())
 
@@ -296,6 +307,20 @@ def test_a_template_of_the_app_is_one_like_any_other():
     assert to_actor(definition, app()).expectations["x"].strategy is WATCH
 
 
+def test_a_template_that_asks_for_tools_gets_those_of_the_app():
+    given = []
+
+    def with_tools(config, tools):
+        given.append(tools)
+        return WATCH
+
+    with_template = App(tools={"mail": {"send": metrics}}, templates={"with_tools": with_tools})
+    definition = defined(strategy={"template": "with_tools"})
+    to_actor(definition, with_template)
+    to_actor(definition, with_template, here=False)
+    assert [tools and list(tools) for tools in given] == [["mail"], None]
+
+
 @pytest.mark.parametrize("option", OF_EXPECTATIONS)
 def test_a_definition_survives_its_canonical_form(option):
     data, _, besides = OF_EXPECTATIONS[option]
@@ -332,7 +357,8 @@ WRONG = [  # path, what is said
     ("expectations.x.max_wait_s", "bounds debounce_s", {"max_wait_s": 3}),
     ("expectations.x.subject_key", "is not a path", {"subject_key": "a..b"}),
     ("expectations.x.budget.turns", "write a whole number", {"budget": {"turns": "x"}}),
-    ("expectations.x.budget.turn", "turns, tokens, wall_s", {"budget": {"turn": 1}}),
+    ("expectations.x.budget.turn", "turns, tokens, wall_s, usd", {"budget": {"turn": 1}}),
+    ("expectations.x.budget.usd", "write a number", {"budget": {"usd": "x"}}),
     ("expectations.x.breaker", "threshold=0", {"breaker": {"threshold": 0}}),
     ("expectations.x.breaker.scope", "'cluster' or 'node'", {"breaker": {"scope": "world"}}),
     ("expectations.x.dedupe.by", "event, payload, value", {"dedupe": {"by": "id"}}),
@@ -370,7 +396,7 @@ WRONG = [  # path, what is said
      {"strategy": {"ref": "os:system"}}),
     ("expectations.x.budget", "turns=-1 is below 0; use 0 for no limit",
      {"budget": {"turns": -1}}),
-    ("expectations.x.strategy.template", "has broken, dispatch, none",
+    ("expectations.x.strategy.template", "has agentic_task, broken, dispatch",
      {"strategy": {"template": "observe"}}),
     ("expectations.x.strategy.config.rules.0.class", "write a text, not 5",
      {"strategy": {"template": "observe_classify_converge",

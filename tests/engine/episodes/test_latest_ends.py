@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from msgspec.structs import replace
 
@@ -164,6 +166,15 @@ def test_a_limit_without_bounds_is_as_the_budget_says():
 def test_percentile_and_headroom_are_as_declared():
     within = AdaptiveBudget(turns=(1, 99), percentile=0.5, headroom=1.1)
     assert adapted(FIRST, within, used(1, 2, 10, 80, 90)).turns == 11
+
+
+@pytest.mark.parametrize(
+    ("cost", "limit"), [("0.10", "0.125"), ("0.00003", "0.01"), ("9", "2"), ("0.10001", "0.1251")]
+)
+def test_dollars_follow_what_was_used_to_a_hundredth_of_a_cent_within_their_bounds(cost, limit):
+    within = AdaptiveBudget(usd=("0.01", 2), headroom=1.25)
+    spent = [Used(1, 0, 0, Decimal(cost))] * USED_MIN
+    assert adapted(Budget(usd="0.5"), within, spent).usd == Decimal(limit)
 
 
 def counted(opened, **ended):

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from engine.children import rules as children
+from engine.episodes.episode import Episode
 from engine.episodes.fire import FireRequest, ParentCall, fire_timer
 from engine.lanes.lane import needs_no_turn
 from engine.waits.wait import block_in
 from streams.memory.log import MemoryLog
+from streams.model.children import ChildStart
 from streams.model.events import (
+    EndStatus,
     EpisodeBlocked,
+    EpisodeFinished,
     EpisodeOpened,
     EpisodeResolved,
     EpisodeStarted,
     StepAnnounced,
     StepRecorded,
 )
-from streams.model.triggers import Budget, Overrides
+from streams.model.money import USD_LEAST
+from streams.model.triggers import Budget, ManualTrigger, Overrides
 from streams.ports.domain_events import HOPS_MAX
 from vigil import Actor, App, CallFailed, ConvergeResult, Failure, event, manual, raise_finding
 from vigil.ports import fork
@@ -36,8 +43,9 @@ async def square(ctx, trigger):
     return ConvergeResult(result=number * number, summary=f"{number} squared")
 
 
-def app_of(parent, *, child=square, budget=NO_LIMIT, **declared) -> App:
+def app_of(parent, *, child=square, budget=NO_LIMIT, budget_of_child=None, **declared) -> App:
     """Return an app in which `parent` starts episodes of `worker.square`."""
+    declared |= {"budget": budget_of_child} if budget_of_child else {}
     boss, worker = Actor("boss"), Actor("worker")
     boss.expect("all", parent, on=event("go"), budget=budget)
     worker.expect("square", child, on=manual(), **declared)
@@ -283,6 +291,51 @@ async def test_a_parent_whose_children_used_its_budget_up_makes_no_more_calls():
 
     async with run(app_of(parent, budget=Budget(turns=6, tokens=0, wall_s=0))) as vigil:
         assert (await played(vigil)).error_class == "budget_exceeded"
+
+
+async def test_children_at_the_same_time_share_the_dollars_of_their_parent():
+    budget = replace(NO_LIMIT, usd="1.00")
+    app = app_of(squares(1, 2, 3), budget=budget, budget_of_child=Budget(usd="0.40"))
+    async with run(app) as vigil:
+        boss = await played(vigil)
+        dollars = sorted(each.budget.usd for each in vigil.children(boss.id))
+        assert dollars == [Decimal("0.20"), Decimal("0.40"), Decimal("0.40")]
+
+
+async def test_a_child_without_a_limit_of_its_own_gets_all_dollars_that_are_left():
+    app = app_of(squares(1, 2), budget=replace(NO_LIMIT, usd="1.00"))
+    async with run(app) as vigil:
+        boss = await played(vigil)
+        dollars = sorted(each.budget.usd for each in vigil.children(boss.id))
+        assert dollars == [USD_LEAST, Decimal("1.00")]
+
+
+def test_a_child_counts_with_what_it_has_spent_and_with_what_it_may_have():
+    said = ChildStart(episode_id="c1", actor_id="worker", expectation_id="square", budget=Budget())
+    announced = StepAnnounced(
+        step_no=1, fingerprint="f", tool_name="", idempotency_key="k", child=said
+    )
+    request = StepAnnounced(
+        step_no=1,
+        fingerprint="f",
+        tool_name="",
+        idempotency_key="k",
+        path="1",
+        reserved_usd=Decimal("0.30"),
+    )
+    finished = EpisodeFinished(status=EndStatus.CANCELED)
+    opened = EpisodeOpened(
+        episode_id="c1",
+        actor_id="worker",
+        expectation_id="square",
+        trigger=ManualTrigger(requested_by="a test"),
+        dedupe_key="k",
+        budget=Budget(),
+    )
+    child = Episode(
+        opened=opened, usd_used=Decimal("0.05"), announced=(request,), finished=finished
+    )
+    assert children.performed(announced, child).child.usd == Decimal("0.35")
 
 
 # What ends otherwise.

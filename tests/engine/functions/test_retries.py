@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from engine.app.actions import Retries
+from engine.app.actions import RETRY_AFTER_S_MAX, Retries
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import ToolBreaker, ToolFailed, retry_s
@@ -226,6 +226,24 @@ async def test_pauses_double_and_jitter_is_fixed_by_the_call():
         assert most / 2 <= pause <= most
     assert pauses[0][4] == 0.0
     assert pauses[0] == pauses[1] != pauses[2]
+
+
+def test_a_server_may_ask_for_a_longer_pause_and_for_no_shorter_one():
+    def pause_s(after_s: float, *, error_class: str = "tool_rate_limited", attempt: int = 1):
+        return retry_s(MINUTES, error_class, attempt=attempt, key="k", after_s=after_s)
+
+    assert pause_s(90.0) == 90.0
+    assert pause_s(1.0) == pause_s(0.0)
+    assert pause_s(1e9) == RETRY_AFTER_S_MAX
+    assert pause_s(90.0, attempt=4) == pause_s(90.0, error_class="http_400") == 0.0
+
+
+@pytest.mark.parametrize(("asked", "pause_s"), [(30.0, 30.0), (float("nan"), 0.0), (-5, 0.0)])
+async def test_a_tool_says_what_pause_its_server_asks_for(asked, pause_s):
+    busy = ToolFailed("tool_rate_limited", "slow down", retry_after_s=asked)
+    site = Site(busy, "up")
+    life = await play(check, tools=[site.fetch], reached=lambda far: far.of(StepRecorded))
+    assert life.of(StepRecorded)[0].retry_s == pytest.approx(pause_s, abs=0.01)
 
 
 async def test_a_pause_of_more_than_5_s_holds_no_slot():

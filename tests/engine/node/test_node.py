@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.actions import observe, tool_call
+from engine.app.tools import Tool
 from engine.cluster.announce import ACTORS_TOLD_MAX, node_started
 from engine.cluster.nodes import NodeInfo
 from engine.node import node as module
@@ -173,6 +174,32 @@ async def test_a_node_that_waits_for_a_tool_too_long_says_that_it_left_work_behi
     await tool.called.wait()
     node.stop()
     assert await asyncio.wait_for(task, WAIT_S) is False
+
+
+class Line(Tool):
+    """A tool, the server of it and a connection to that."""
+
+    def __init__(self):
+        self.server, self.happened = self, []
+
+    def connection(self, clock):
+        return self
+
+    async def call(self, tool, args, ctx):
+        self.happened.append("called")
+
+    async def close(self):
+        self.happened.append("closed")
+
+
+async def test_a_node_keeps_the_connections_of_its_tools_until_it_stops(ports):
+    line = Line()
+    app = app_of(Scripted(tool_call("tool", "a"), tool_call("tool", "b")), tools={"tool": line})
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        await lived(ports, id_)
+        assert line.happened == ["called", "called"]
+    assert line.happened == ["called", "called", "closed"]
 
 
 async def test_two_nodes_share_the_work_and_start_every_episode_once(ports):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from engine.episodes.breakers.breaker import BreakerState
 from engine.episodes.overlap import hold, places
 from engine.episodes.overlap.places import Places
 from engine.operations.remembered import Remembered
+from engine.spending.window import Spent, spent_in
 from engine.triggers.evaluate import cooldown_in
 from engine.workflows.start import start_of, started
 from streams.keys import (
@@ -23,6 +25,7 @@ from streams.keys import (
     parked_key,
     workflow_subject_key,
 )
+from streams.model.children import ChildEnd
 from streams.model.events import (
     BlockReason,
     BreakerReset,
@@ -35,6 +38,9 @@ from streams.model.events import (
     Fork,
     Parked,
     Resolution,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
     WorkflowFinished,
 )
 from streams.model.service_levels import LevelOutcome, ServiceLevel
@@ -227,3 +233,74 @@ def test_ends_count_again_and_changes_that_were_told_are_not():
     assert len(ends["changes"]) == 1
     ((_, value, _),) = past.remembered.ends({"journal": 2})
     assert msgspec.json.decode(value)["changes"] == []
+
+
+def request(path: str, usd: str) -> StepAnnounced:
+    said = {"step_no": 1, "fingerprint": "f", "tool_name": "", "idempotency_key": "k"}
+    return StepAnnounced(**said, path=path, reserved_usd=Decimal(usd))
+
+
+def asked(path: str, usd: str | None, **more) -> StepRecorded:
+    cost = None if usd is None else Decimal(usd)
+    kind = StepKind.MODEL_REQUEST
+    return StepRecorded(step_no=1, kind=kind, fingerprint="f", path=path, cost_usd=cost, **more)
+
+
+def spent(past: Past) -> dict[str, Spent]:
+    """Return what is spent in each window that is remembered, without the names of keys."""
+    under = "spending."
+    found = {
+        key.removeprefix(under): value for key, (value, _) in past.keys.items() if under in key
+    }
+    return {key: spent_in(value) for key, value in found.items()}
+
+
+def test_what_requests_have_cost_counts_in_the_windows_in_which_they_were_announced():
+    past = Past()
+    past.commit("episode.e1", opened(), STARTED, ago_s=90_000)
+    past.commit("episode.e1", request("1", "0.90"), ago_s=3_601)
+    past.commit("episode.e1", asked("1", "0.20"), DONE)
+    past.commit("episode.e2", opened("e2"), asked("1", "0.05"), DONE)
+    used = {
+        "2030-01-01T12": Spent(used=Decimal("0.05")),
+        "2030-01-01": Spent(used=Decimal("0.25")),
+        "2030-01": Spent(used=Decimal("0.25")),
+    }
+    of_stack = {f"stack.{window}": each for window, each in used.items()}
+    assert spent(past) == {**{f"actor.a.{name}": each for name, each in used.items()}, **of_stack}
+
+
+def test_keys_of_what_is_spent_lapse_an_hour_after_their_windows():
+    past = Past().commit("episode.e1", opened(), asked("1", "0.05"))
+    assert past.keys["spending.stack.2030-01-01T12"][1] == 2 * 3_600
+
+
+def test_what_is_announced_and_not_recorded_is_reserved():
+    past = Past().commit("episode.e1", opened(), STARTED, request("1", "0.90"))
+    past.commit("episode.e1", request("1", "0.80"), ago_s=0)
+    assert spent(past)["actor.a.2030-01-01"] == Spent(reserved={"e1:1": Decimal("0.80")})
+
+
+def test_a_request_of_unknown_cost_has_cost_what_was_reserved():
+    past = Past().commit("episode.e1", opened(), request("1", "0.90"), asked("1", None))
+    assert spent(past)["stack.2030-01-01"] == Spent(used=Decimal("0.90"))
+
+
+def test_what_a_child_has_spent_counts_once():
+    end = ChildEnd(episode_id="e1", usd=Decimal("0.05"))
+    past = Past().commit("episode.e1", opened(), asked("1", "0.05"), DONE)
+    past.commit("episode.p", opened("p"), asked("1", None, child=end), DONE)
+    assert spent(past)["stack.2030-01-01"] == Spent(used=Decimal("0.05"))
+
+
+def test_the_past_of_a_fork_was_not_spent_again():
+    past = Past().commit("episode.e1", opened(), asked("1", "0.05"), DONE)
+    fork = Fork(episode_id="e1", step_no=1, by="pat")
+    past.commit("episode.f", opened("f", fork=fork), asked("1", "0.05"))
+    past.commit("episode.f", asked("2", "0.01"), DONE)
+    assert spent(past)["stack.2030-01-01"] == Spent(used=Decimal("0.06"))
+
+
+def test_what_was_spent_before_this_month_is_over():
+    past = Past().commit("episode.e1", opened(), asked("1", "0.05"), DONE, ago_s=86_400)
+    assert spent(past) == {}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from engine.app.actions import Retries
+from engine.app.actions import RETRY_AFTER_S_MAX, Retries
 from engine.app.outputs import NO_ADAPTER, output
 from engine.app.outputs import propose_output as propose
 from engine.errors import InvalidOutput, Refused, Rejected, StrategyError
@@ -16,7 +16,6 @@ from engine.outputs.decide import (
     EARLY_SHARE,
     LACKS_MAX,
     OUTCOME_UNKNOWN,
-    RETRY_AFTER_S_MAX,
     FailDelivery,
     Later,
     Propose,

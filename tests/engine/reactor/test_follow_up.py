@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
@@ -25,6 +26,8 @@ from streams.model.events import (
     EpisodeOpened,
     Fork,
     StepAnnounced,
+    StepKind,
+    StepRecorded,
 )
 from streams.model.service_levels import LevelOutcome, ServiceLevel
 from streams.model.triggers import Budget, EpisodeTrigger, PublicEvents
@@ -110,6 +113,52 @@ def test_the_end_tells_what_was_concluded_before():
 
 def test_steps_are_nobodys_business():
     assert of_episode((given.OPENED, given.STARTED), given.STEP, told=1) == []
+
+
+def asked(step_no: int, usd: str) -> StepRecorded:
+    cost, kind = Decimal(usd), StepKind.MODEL_REQUEST
+    return StepRecorded(step_no=step_no, kind=kind, fingerprint="f", cost_usd=cost)
+
+
+LIMITED = replace(given.OPENED, budget=Budget(usd="1.00"))
+
+
+@pytest.mark.parametrize(
+    ("costs", "percents"),
+    [
+        (["0.49", "0.01", "0.29"], [50]),
+        (["0.50", "0.30", "0.20"], [50, 80, 100]),
+        (["0.49", "0.31"], [50, 80]),
+        (["1.10", "0.10"], [50, 80, 100]),
+        (["0.49"], []),
+    ],
+)
+def test_shares_of_its_dollars_that_an_episode_has_spent_are_told_once_each(costs, percents):
+    steps = [asked(number, usd) for number, usd in enumerate(costs, start=1)]
+    told = [
+        each
+        for each in of_episode((LIMITED, given.STARTED), *steps)
+        if isinstance(each, PublicEvent) and each.name == "episode.budget_used"
+    ]
+    assert [each.payload["percent"] for each in told] == percents
+    assert ids(told) == [f"e1.budget_used.{percent}" for percent in percents]
+
+
+def test_what_an_episode_without_a_limit_spends_is_nobodys_business():
+    assert of_episode((given.OPENED, given.STARTED), asked(1, "9"), told=1) == []
+
+
+def test_what_a_child_has_spent_counts_for_the_share_of_its_parent():
+    step = replace(given.STEP, child=ChildEnd(episode_id="c1", usd=Decimal("0.50")))
+    (told,) = of_episode((LIMITED, given.STARTED), step, told=1)
+    assert (told.payload["used"], told.payload["budget"]) == ("0.50", "1.00")
+
+
+def test_what_a_fork_began_with_is_told_of_the_other_episode_and_counts():
+    fork = replace(LIMITED, fork=Fork(episode_id="e0", step_no=1, by="ann"))
+    effects = of_episode((fork, asked(1, "0.60")), given.STARTED, asked(2, "0.20"))
+    told = [each for each in effects if isinstance(each, PublicEvent)]
+    assert [each.payload["percent"] for each in told if "percent" in each.payload] == [80]
 
 
 SECOND = replace(given.STARTED, attempt=2, node="n2")

@@ -9,10 +9,11 @@ from functools import partial
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from engine.app.actions import tool_call
 from engine.app.function_tool import tool
-from engine.app.tools import CallContext, ToolBreaker, ToolFailed
+from engine.app.tools import CallContext, Tool, ToolBreaker, ToolFailed
 from engine.usercode import tool_calls
 from engine.usercode.threads import Threads
 from engine.usercode.tool_calls import ToolCalls
@@ -230,3 +231,57 @@ async def test_no_actor_gets_a_result_that_is_kept_for_another(scope):
         await bench.call(actor_id=actor_id)
 
     assert bench.made == 2
+
+
+class Line:
+    """A server of tools, and what happened on its connections."""
+
+    def __init__(self):
+        self.happened: list[str] = []
+        self.opened = 0
+        self.fails = False
+
+    def connection(self, clock):
+        self.opened += 1
+        return OneConnection(self, self.opened)
+
+
+class OneConnection:
+    def __init__(self, line, number):
+        self.line, self.number = line, number
+
+    async def call(self, tool, args, ctx):
+        self.line.happened.append(f"{tool.name} over {self.number}")
+        return args
+
+    async def close(self):
+        self.line.happened.append(f"{self.number} closed")
+        if self.line.fails:
+            raise RuntimeError
+
+
+class OverLine(Tool):
+    def __init__(self, line, name):
+        self.server, self.name = line, name
+
+
+async def test_the_tools_of_a_server_share_one_connection_on_each_node():
+    line = Line()
+    one, two = OverLine(line, "one"), OverLine(line, "two")
+    here, there = Bench().calls, Bench().calls
+    for calls, each in ((here, one), (here, two), (there, one), (here, one)):
+        assert await calls.make(each, tool_call("a", "b", {"c": 1}), CTX) == {"c": 1}
+
+    assert line.happened == ["one over 1", "two over 1", "one over 2", "one over 1"]
+
+
+async def test_what_calls_have_opened_is_closed_and_a_failure_of_it_is_told():
+    line, unused = Line(), Line()
+    line.fails = True
+    calls = Bench().calls
+    await calls.make(OverLine(line, "one"), tool_call("a", "b"), CTX)
+    with capture_logs() as logs:
+        await calls.close()
+
+    assert (line.happened, unused.happened) == (["one over 1", "1 closed"], [])
+    assert [each["event"] for each in logs] == ["a connection of tools did not close"]

@@ -16,6 +16,7 @@ from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, La
 from engine.operations.reconcile import Reconciled
 from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
+    CostSummary,
     DeadLetterRecord,
     EpisodeRecord,
     FindingCause,
@@ -33,6 +34,7 @@ from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
 from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
+from vigil.commands import mcp
 
 NOW: Final = datetime(2026, 11, 23, 17, 4, 30, tzinfo=UTC)
 Rows = list[dict[str, Any]]
@@ -73,7 +75,7 @@ def made(type_: type[msgspec.Struct], **said: object) -> dict[str, Any]:
     fields = {each.name: None for each in msgspec.structs.fields(type_)}
     row: dict[str, Any] = msgspec.to_builtins(
         type_(**{**fields, "journal_seq": 1, **said} if "journal_seq" in fields else fields | said),
-        builtin_types=(datetime, UUID),
+        builtin_types=(datetime, UUID, Decimal),
     )
     return row
 
@@ -88,6 +90,7 @@ def episode(id_: UUID, status: str, **said: object) -> dict[str, Any]:
         "attempts": 1,
         "turns_used": 0,
         "tokens_used": 0,
+        "cost_usd": Decimal(0),
         "wall_used_ms": 0,
         "generation": 0,
         "trigger_type": "event",
@@ -109,7 +112,8 @@ EPISODES: Final[Rows] = [
     episode(
         WEB, "blocked", subject_id="web-3", queued_at=before(minutes=3, seconds=20),
         started_at=before(minutes=3, seconds=19), turns_used=4, blocked_by="approval",
-        wall_used_ms=4_210, node="vm-1",
+        wall_used_ms=4_210, node="vm-1", budget={"turns": 20, "usd": "0.50"},
+        cost_usd=Decimal("0.000402"), agent="triage:5c1f09aa",
     ),
     episode(
         SLEEPER, "blocked", subject_id="web-5", queued_at=before(minutes=9),
@@ -135,6 +139,7 @@ EPISODES: Final[Rows] = [
         DISK, "done", subject_id="db-1", subject_kind="disk", actor_id="capacity",
         expectation_id="disk_has_room", queued_at=before(days=4), started_at=before(days=4),
         finished_at=before(days=4), turns_used=2, tokens_used=1_204, model="small-1",
+        cost_usd=Decimal("0.0421"),
         summary="the disk of db-1 is 97% full, and grows by 2 GB each day", wall_used_ms=840,
         trigger_type="schedule", confidence=0.9, priority=5,
     ),
@@ -160,6 +165,12 @@ STEPS: Final[Rows] = [
         StepRow, episode_id=WEB, step_no=4, kind="tool_call", state="recorded",
         tool_name="disk.dump", created_at=before(minutes=3, seconds=14), cost_ms=1_910,
         cost_tokens=210, result_size_bytes=5_242_880,
+    ),
+    made(
+        StepRow, episode_id=WEB, step_no=5, kind="model_request", state="recorded",
+        created_at=before(minutes=3, seconds=11), cost_ms=2_730, cost_tokens=1_480,
+        input_tokens=1_330, output_tokens=150, cached_tokens=1_024,
+        model="openai:gpt-5-mini", agent="triage:5c1f09aa", cost_usd=Decimal("0.000402"),
     ),
 ]  # fmt: skip
 EVERY_STEP: Final[Rows] = [
@@ -582,6 +593,18 @@ PLACES: Final[Rows] = [
     },
 ]  # fmt: skip
 
+PINS: Final[Rows] = [
+    {
+        "server": "github", "tool": tool, "state": state, "risk": risk,
+        "line": f'"{tool}": McpTool("{risk or mcp.NO_RISK}", pin="{pin * 8}"),',
+    }
+    for tool, state, risk, pin in [
+        ("search_issues", "as pinned", "read", "6ee1"),
+        ("create_issue", "changed", "change", "0c4a"),
+        ("delete_repository", "not allowed", None, "71bd"),
+    ]
+]  # fmt: skip
+
 FORGOTTEN: Final = RecoverReport(
     counts={each: int(each in ("recovered", "held")) for each in SweepVerdict},
     episodes=[
@@ -677,6 +700,17 @@ NO_DIFF: Final = EpisodeDiff(
     outputs=[],
     ends=[],
 )
+
+COSTS: Final[Rows] = [
+    made(
+        CostSummary, name="capacity", requests=212, unpriced=0, tokens=1_904_220,
+        cost_usd=Decimal("3.218405"), since=before(days=4), until=before(minutes=2),
+    ),
+    made(
+        CostSummary, name="watcher", requests=31, unpriced=2, tokens=88_410,
+        cost_usd=Decimal("0.4"), since=before(days=2), until=before(hours=5),
+    ),
+]  # fmt: skip
 
 
 def lab_cost(requests: int, tokens: int, usd: str) -> LabCost:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +16,14 @@ from vigil.asking.stack import in_short
 from vigil.commands import (
     actors,
     check,
+    costs,
     dead,
     definitions,
     events,
     findings,
     inbox,
     lab,
+    mcp,
     mode,
     outputs,
     workflows,
@@ -44,6 +47,11 @@ class _Terminal(io.StringIO):
 
 def _inbox() -> None:
     inbox.print_inbox(rows.INBOX, limit=50, why_none="", now=NOW)
+
+
+def _costs() -> None:
+    costs.print_costs(rows.COSTS, by="actor", now=NOW)
+    costs.say_total(Decimal("3.618405"), requests=243, unpriced=2)
 
 
 SCREENS: Final[Mapping[str, Callable[[], None]]] = {
@@ -98,12 +106,14 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     ),
     "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
+    "costs": _costs,
     "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),
     "dead show": lambda: dead.print_letter(rows.LETTER, now=NOW),
     "orders rebuild --dry-run": lambda: mode.print_drifts(rows.DRIFTS, is_dry=True),
     "recover --dry-run": lambda: repair.print_recovered(rows.FORGOTTEN, is_dry=True, now=NOW),
     "reconcile --dry-run": lambda: repair.show_reconciled(rows.RECONCILED, is_dry=True),
     "sql 'select …'": lambda: show_rows(rows.ANSWER, [*rows.ANSWER[0]], is_json=False),
+    "mcp pins watch:app": lambda: mcp.print_pins(rows.PINS),
     "check watch:app": lambda: show_rows(rows.PLACES, check.COLUMNS, is_json=False),
     "lab --actor watcher": lambda: lab.print_verdicts(rows.LAB),
     "lab --actor watcher --all --wide": lambda: lab.print_verdicts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,6 +14,7 @@ from typer import Option
 
 from streams.clock import SystemClock
 from streams.model.events import BlockReason, EndStatus, Resolution, StepKind
+from streams.model.money import dollars
 from streams.model.triggers import LogStrategy
 from vigil import options
 from vigil.client.client import Client
@@ -53,10 +55,11 @@ STEPS: Final = Listing(
         Column("arguments", "args_redacted"),
         Column("at", "created_at", Form.TIME),
         Column("tokens", "cost_tokens"),
+        Column("cost (USD)", "cost"),
     ),
-    spare=("tokens", "at", "arguments", "result", "error"),
+    spare=("tokens", "at", "cost (USD)", "arguments", "result", "error"),
 )
-STEPS_IN_SHORT: Final = Listing(STEPS.columns[:5])
+STEPS_IN_SHORT: Final = Listing((*STEPS.columns[:5], STEPS.columns[-1]))
 FINDINGS: Final = Listing(
     (
         Column("finding", "finding_key"),
@@ -105,7 +108,8 @@ TOLD: Final = frozenset({
     "stack", "journal_seq", "episode_id", "actor_id", "expectation_id", "subject_kind",
     "subject_id", "status", "blocked_by", "mode", "forked_from", "forked_at_step",
     "forked_by", "forked_reason", "trigger_type", "trigger_ref", "queued_at", "started_at",
-    "finished_at", "turns_used", "tokens_used", "wall_used_ms", "summary", "error_class",
+    "finished_at", "turns_used", "tokens_used", "cost_usd", "wall_used_ms", "summary",
+    "error_class",
     "error_detail", "outputs", "findings", "children", "waits_for", "dedupe_key",
     "would_raise", "would_send", "attempts", "budget", "blocked_ref", "blocked_until",
     "spec_rev", "first_node", "is_request",
@@ -359,10 +363,13 @@ def _used(row: Row) -> str:
     of_turns = f"{turns:,}{f' of {turns_max:,}' if turns_max else ''} turn"
     plural = "" if (turns_max or turns) == 1 else "s"
     of_tokens = f", {tokens:,}{f' of {tokens_max:,}' if tokens_max else ''} tokens"
+    usd, usd_max = (Decimal(str(each or 0)) for each in (row["cost_usd"], budget.get("usd")))
+    of_usd = f", {dollars(usd)}{f' of {dollars(usd_max)}' if usd_max else ''} USD"
     wall_s = budget.get("wall_s", 0)
     of_wall = f" of {columns.length(wall_s)}" if wall_s else ""
     running = f"{columns.took(row['wall_used_ms'])}{of_wall} of running"
-    return f"{of_turns}{plural}{of_tokens if tokens or tokens_max else ''}, {running}"
+    models = f"{of_tokens if tokens or tokens_max else ''}{of_usd if usd or usd_max else ''}"
+    return f"{of_turns}{plural}{models}, {running}"
 
 
 def _of_finding(change: Row) -> Row:
@@ -378,6 +385,7 @@ def _of_step(row: Row) -> Row:
         "state": f"{state}, override" if row["is_override"] else state,
         "took": columns.took(row["cost_ms"]),
         "cost_tokens": row["cost_tokens"] or None,
+        "cost": None if row["cost_usd"] is None else dollars(Decimal(str(row["cost_usd"]))),
         "error": columns.error_of(row),
         "result": shown_as(row),
     }
@@ -390,6 +398,9 @@ def _what(row: Row) -> str:
     match kind:
         case StepKind.EPISODE if tool:
             return f"child {tool}"
+        case StepKind.MODEL_REQUEST:
+            asked = str(row["agent"] or "").partition(":")[0] or "model"
+            return f"{asked}: {row['model']}" if row["model"] else asked
         case StepKind.OUTPUT if tool:
             return f"output to {str(tool).removeprefix(f'{StepKind.OUTPUT}.')}"
         case StepKind.REPORT:

@@ -1,0 +1,147 @@
+"""`EpisodeSpending`: what one episode may spend on requests to models, and what it has spent.
+
+Around a request, in this order:
+
+    usd = spending.worst_case(model, input_bytes, max_output_tokens)    may refuse the model
+    await spending.reserve(usd, path=path)                              may refuse: no money is left
+    record Announce(…, path=path, reserved_usd=usd); await barrier()    unless it is announced
+    … the request …
+    await spending.settle(path, cost)
+    record Performed(…, path=path, cost_usd=cost)
+
+A node that dies after the reservation leaves it; the next one reserves the same again, by the
+episode's id and the path, and nothing is taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from typing import Final
+
+from engine.episodes.episode import Episode, unaffordable
+from engine.errors import EpisodeFailed
+from engine.runtime.context import ActorContext
+from engine.spending.prices import Prices
+from engine.spending.store import SpendingStore
+from engine.spending.window import Window, windows_at
+from streams.model.events import EpisodeOpened
+from streams.model.money import NO_USD
+
+UNPRICED_MODEL: Final = "unpriced_model"
+"""Error class of an episode whose next request would go to a model whose price nobody knows."""
+
+
+@dataclass
+class EpisodeSpending:
+    """The money of one attempt at an episode: its budget, its actor's windows, its stack's."""
+
+    context: ActorContext
+    opened: EpisodeOpened
+    episode: Callable[[], Episode]
+    """Returns the fold of all that is recorded by now, as `lambda: journal.episode`."""
+    _windows: dict[str, tuple[Window, ...]] = field(default_factory=dict)
+    """Path → where its request is reserved."""
+    _taken: dict[str, Decimal] = field(default_factory=dict)
+    """Path → what a request that is about to be announced may cost."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any limit in dollars applies: the episode's, its actor's or the stack's."""
+        declared = (self.context.actor.spending, self.context.app.spending)
+        return bool(self.opened.budget.usd or any(declared))
+
+    @property
+    def taken_usd(self) -> Decimal:
+        """What requests that are about to be announced may cost, in all."""
+        announced = self.episode().reservations
+        ahead = (usd for path, usd in self._taken.items() if path not in announced)
+        return sum(ahead, NO_USD)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The prices of models, those of the app first."""
+        return Prices(self.context.app.prices)
+
+    def worst_case(
+        self, model: str, input_text_bytes: int, max_output_tokens: int
+    ) -> Decimal | None:
+        """Return the most that a request can cost, in dollars, for `reserve`.
+
+        Args:
+            model: its whole name, such as `openai:gpt-5`.
+            input_text_bytes: all that is sent, in bytes of UTF-8: instructions, messages, schemas.
+            max_output_tokens: most tokens of the answer, as the request says it itself.
+
+        None: nobody knows its price, and either no limit in dollars applies or the app says
+        `unpriced="zero"`: there is nothing to reserve. Raises `EpisodeFailed`, class
+        `unpriced_model`, before anything is spent, where a limit applies and the app says
+        `unpriced="refuse"`. The first call takes 0.3 s, for the list of prices: make it in a thread
+        where that matters.
+        """
+        most = self.prices.worst_case(model, input_text_bytes, max_output_tokens)
+        is_refused = most is None and self.is_limited and self.context.app.unpriced == "refuse"
+        if is_refused:  # guard: unpriced-model-refused
+            raise EpisodeFailed(
+                UNPRICED_MODEL,
+                f"nobody knows the price of {model!r}, and a limit in dollars applies;"
+                f' App(prices={{{model!r}: Price(…)}}), or App(unpriced="zero")',
+            )
+        return most
+
+    async def reserve(self, usd_worst: Decimal, *, path: str) -> None:
+        """Take the most that the request at `path` can cost from the episode and all windows.
+
+        Await it before the request is announced or made; in an attempt after a crash as well,
+        whether the request is announced or not. Other branches may reserve meanwhile.
+
+        Raises:
+            BudgetExceeded: the episode, its actor or the stack has not so much left; nothing is
+                taken, and the request must not be made. Let it end the episode: `on_exhausted`
+                is asked as for other limits.
+            SpendingContended, Unavailable: nothing is known; the attempt is repeated later.
+        """
+        episode, opened = self.episode(), self.opened
+        self._taken.pop(path, None)
+        announced = episode.reservations.get(path, NO_USD)  # guard: announced-is-not-taken-twice
+        reserved = episode.usd_reserved - announced + self.taken_usd
+        refused = unaffordable(opened.budget, usd_worst, used=episode.usd_used, reserved=reserved)
+        if refused is not None:
+            raise refused
+        windows = windows_at(
+            opened.actor_id,
+            of_actor=self.context.actor.spending,
+            of_stack=self.context.app.spending,
+            now=self.context.clock.now(),
+        )
+        self._windows[path] = windows
+        self._taken[path] = usd_worst  # guard: branches-share-budget
+        with ExitStack() as unless_reserved:
+            unless_reserved.callback(self._taken.pop, path, None)
+            await self._store.reserve(windows, usd_worst, ref=self._ref(path))
+            unless_reserved.pop_all()
+
+    async def settle(self, path: str, usd: Decimal | None) -> None:
+        """Put what the request at `path` has cost in the place of what was reserved for it.
+
+        Await it before the step is recorded with the same cost. `Decimal(0)`: it has cost nothing,
+        such as one that the provider has refused. None: nobody knows, such as one that was cut off;
+        then its most counts. Settling again, or what was never reserved here, changes nothing. One
+        that is not made after all has cost nothing, too.
+
+        Raises `SpendingContended` or `Unavailable` where the windows cannot be changed; the attempt
+        is repeated later, and the request made again.
+        """
+        await self._store.settle(self._windows.get(path, ()), usd, ref=self._ref(path))
+        self._windows.pop(path, None)
+        self._taken.pop(path, None)
+
+    @property
+    def _store(self) -> SpendingStore:
+        return SpendingStore(self.context.ports.gates, self.context.clock, self.context.turns)
+
+    def _ref(self, path: str) -> str:
+        return f"{self.opened.episode_id}:{path}"

@@ -1,0 +1,141 @@
+"""What agents cost: each request by the price of its moment, within limits that a crash keeps."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.strategy import ConvergeResult
+from engine.app.triggers import event
+from streams.model.events import EndStatus, StepAnnounced, StepKind, StepRecorded
+from streams.model.money import Price
+from streams.model.triggers import Budget
+from tests.engine.agents.stage import Script, agent_of, classified, last_told
+from tests.engine.functions.stage import middle, resume
+from tests.engine.stage import (
+    HAPPENED,
+    lived,
+    open_episode,
+    opening,
+    ports_in_memory,
+    running,
+)
+from tests.engine.stage import life as life_of
+
+PRICE = Price(input_per_million=1_000, output_per_million=10_000)
+"""A thousandth of a dollar for a token of input, a hundredth for one of output."""
+
+SHORT = {"max_tokens": 100}
+
+
+async def look() -> str:
+    return "high"
+
+
+def looking(*, settings=SHORT):
+    script = Script([("look", {})], last_told)
+    agent = agent_of(script, look, model_settings=settings)
+
+    async def check(ctx, trigger):
+        result = await ctx.agent(agent, "go")
+        return ConvergeResult(classification={"said": result.output, "usd": str(result.cost_usd)})
+
+    return check
+
+
+def app_of(function, *, usd="0", **options):
+    actor = Actor("worker")
+    budget = Budget(turns=100, tokens=0, usd=Decimal(usd))
+    actor.expect("thing", function, on=event(HAPPENED), budget=budget)
+    return App(actors=[actor], **{"prices": {"function:mine": PRICE}, **options})
+
+
+async def played(app):
+    ports = ports_in_memory()
+    async with running(app, ports):
+        return await lived(ports, await open_episode(ports, app))
+
+
+def requests(life):
+    return [each for each in life.of(StepRecorded) if each.kind is StepKind.MODEL_REQUEST]
+
+
+async def test_each_request_has_its_cost_and_the_result_has_the_sum():
+    life = await played(app_of(looking()))
+    costs = [each.cost_usd for each in requests(life)]
+    for each in requests(life):
+        tokens = each.input_tokens * Decimal("0.001") + each.output_tokens * Decimal("0.01")
+        assert each.cost_usd == tokens
+    assert classified(life)["usd"] == str(sum(costs))
+
+
+async def test_what_nobody_knows_the_price_of_has_no_cost_and_not_none():
+    life = await played(app_of(looking(), prices={}))
+    assert [each.cost_usd for each in requests(life)] == [None, None]
+    assert classified(life)["usd"] == "None"
+
+
+async def test_within_a_limit_the_most_is_reserved_before_each_request():
+    life = await played(app_of(looking(), usd="10"))
+    reserved = [each.reserved_usd for each in life.of(StepAnnounced)]
+    assert len(reserved) == 2
+    for most, each in zip(reserved, requests(life), strict=True):
+        assert most >= each.cost_usd
+
+
+async def test_a_request_that_may_cost_more_than_is_left_is_not_made():
+    life = await played(app_of(looking(), usd="1.50"))
+    assert life.end.status is EndStatus.FAILED
+    assert life.end.error_class == "budget_exceeded"
+    assert life.end.error_detail.startswith("usd: ")
+    assert len(requests(life)) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "error_class"),
+    [
+        ({"prices": {}}, SHORT, "unpriced_model"),
+        ({}, None, "unlimited_answer"),
+    ],
+)
+async def test_what_cannot_be_limited_is_refused_before_it_is_asked(options, settings, error_class):
+    life = await played(app_of(looking(settings=settings), usd="10", **options))
+    assert life.end.error_class == error_class
+    assert requests(life) == []
+
+
+async def test_after_a_crash_at_each_moment_nothing_is_reserved_or_spent_twice():
+    app = app_of(looking(), usd="10")
+    undisturbed = await played(app)
+    events = middle(undisturbed)
+    for until in range(len(events)):
+        life = await resume(app, events[:until])
+        assert classified(life) == classified(undisturbed), until
+        assert life.episode.usd_used == undisturbed.episode.usd_used
+        assert life.episode.usd_reserved == 0
+
+
+async def test_a_reservation_is_durable_before_the_request_is_made():
+    ports, announced = ports_in_memory(), []
+
+    async def answer(messages, info):
+        so_far = await life_of(ports, opening(app).episode_id)
+        announced.append(len(so_far.of(StepAnnounced)))
+        return ModelResponse([TextPart("fine")])
+
+    model = FunctionModel(answer, model_name="mine")
+    agent = Agent(model, name="helper", model_settings=SHORT)
+
+    async def check(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    app = app_of(check, usd="10")
+    async with running(app, ports):
+        await lived(ports, await open_episode(ports, app))
+    assert announced == [1]

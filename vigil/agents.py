@@ -1,0 +1,30 @@
+"""Agents of pydantic-ai in episodes: `await ctx.agent(agent, "what broke?")`.
+
+    agent = Agent("openai:gpt-5", name="triage", toolsets=[toolset(largest, restart)])
+
+`pip install "vigil-engine[agents]"`, and what your provider needs: `pydantic-ai-slim[openai]`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from vigil.public import public
+
+if TYPE_CHECKING:
+    from engine.agents.data import ABOUT_DATA, data
+    from engine.agents.result import AgentResult, AgentUsage
+    from engine.agents.toolset import toolset
+    from engine.agents.unit import MODEL_RETRIES
+
+__all__ = ["ABOUT_DATA", "MODEL_RETRIES", "AgentResult", "AgentUsage", "data", "toolset"]
+
+_HOMES: Final = {
+    "engine.agents.data": "ABOUT_DATA data",
+    "engine.agents.result": "AgentResult AgentUsage",
+    "engine.agents.toolset": "toolset",
+    "engine.agents.unit": "MODEL_RETRIES",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public(__name__, _HOMES)
