@@ -140,7 +140,7 @@ def export(
         return ()
     module, _, attribute = app.partition(":")
     options = f", model={model!r}" if model else ""
-    options += ", ask_all=True" if asks_all else ""
+    options += ", asks_all=True" if asks_all else ""
     test = TEST.format(module=module, attribute=attribute, suffix=SUFFIX, options=options)
     # guard: lab-exports-what-differs
     files = {f"{each.episode_id}{SUFFIX}": histories[name] for name, each in differing.items()}

@@ -418,16 +418,22 @@ class EpisodeCalls:
         return diff(first, second)
 
     async def histories(
-        self, *, actor: str, expectation: str | None = None, last: int = 100
+        self,
+        *,
+        actor: str,
+        expectation: str | None = None,
+        last: int = 100,
+        say: Callable[[str], None] = silent,
     ) -> Mapping[str, bytes]:
         """Return id → history of an actor's live episodes that have ended, the newest first.
 
         A history is a journal with its large results, for `vigil.histories.load`. It is not
-        redacted: protect it accordingly. Episodes that were canceled, or are so old that their
-        large results are gone, are left out.
+        redacted: protect it accordingly. Episodes that were canceled are left out, and those whose
+        journal or large results are kept no longer.
 
         Args:
             last: how many at most, from 1 to 1,000.
+            say: called with a line for people about each that is kept no longer.
 
         Raises:
             Mistake: there can be no such `last`.
@@ -458,7 +464,8 @@ class EpisodeCalls:
             async def one(id_: str) -> bytes:
                 try:
                     return await record(ports, id_)
-                except BadHistory:  # The journal, or the object store, keeps it no longer.
+                except BadHistory as error:
+                    say(f"left out: episode {id_}: {error}")
                     return b""
 
             found = await in_batches(ids[:last], one)

@@ -867,22 +867,28 @@ class SyncEpisodeCalls:
         return self._thread.run(self._calls.diff(left, right))
 
     def histories(
-        self, *, actor: str, expectation: str | None = None, last: int = 100
+        self,
+        *,
+        actor: str,
+        expectation: str | None = None,
+        last: int = 100,
+        say: Callable[[str], None] = silent,
     ) -> Mapping[str, bytes]:
         """Return id → history of an actor's live episodes that have ended, the newest first.
 
         A history is a journal with its large results, for `vigil.histories.load`. It is not
-        redacted: protect it accordingly. Episodes that were canceled, or are so old that their
-        large results are gone, are left out.
+        redacted: protect it accordingly. Episodes that were canceled are left out, and those whose
+        journal or large results are kept no longer.
 
         Args:
             last: how many at most, from 1 to 1,000.
+            say: called with a line for people about each that is kept no longer.
 
         Raises:
             Mistake: there can be no such `last`.
         """
         return self._thread.run(
-            self._calls.histories(actor=actor, expectation=expectation, last=last)
+            self._calls.histories(actor=actor, expectation=expectation, last=last, say=say)
         )
 
     def wait(

@@ -142,7 +142,9 @@ def lab(
 async def _of_stack(
     client: Client, *, actor: str, expectation: str | None, last: int
 ) -> Mapping[str, bytes]:
-    found = await client.episodes.histories(actor=actor, expectation=expectation, last=last)
+    found = await client.episodes.histories(
+        actor=actor, expectation=expectation, last=last, say=say_aside
+    )
     if not found:  # guard: lab-of-nothing-fails
         of = ".".join(filter(None, (actor, expectation)))
         raise Mistake(f"{of}: the stack has no episode of it that has ended by itself")

@@ -10,7 +10,7 @@ from vigil.asking.lab import read_histories, run_lab
 
 
 async def lab_histories(
-    path: str | Path, app: App, *, model: str = "", ask_all: bool = False
+    path: str | Path, app: App, *, model: str = "", asks_all: bool = False
 ) -> int:
     """Run recorded episodes with `app`, asking models anew, and return how many there are.
 
@@ -20,12 +20,12 @@ async def lab_histories(
     Args:
         path: a history, as `vigil.histories.record` makes it, or a folder with files `*.jsonl`.
         model: what every agent asks instead of its own model.
-        ask_all: make each request, also where it is as recorded.
+        asks_all: make each request, also where it is as recorded.
 
     Raises `AssertionError`, which names each episode that differs, how, and the first request that
     was answered in another way; `vigil.errors.Mistake` if there is no history, or it cannot be run.
     """
-    found = await run_lab(read_histories([Path(path)]), app, model=model, asks_all=ask_all)
+    found = await run_lab(read_histories([Path(path)]), app, model=model, asks_all=asks_all)
     differing = {name: each for name, each in found.items() if not each.is_same}
     if differing:  # guard: lab-test-fails
         told = [line for name, each in differing.items() for line in _lines(name, each)]

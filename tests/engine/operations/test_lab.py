@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -318,6 +320,25 @@ async def own_tool() -> str:
 
 
 own_tool.__name__ = "own"
+
+
+async def test_a_model_that_does_not_answer_ends_the_run_after_a_time(monkeypatch):
+    monkeypatch.setattr("engine.operations.lab.EPISODE_S_MAX", 0.05)
+
+    async def silent(messages, info):
+        await asyncio.Event().wait()
+
+    def app(model):
+        agent = agent_of(model)
+
+        async def check(ctx, trigger):
+            await ctx.agent(agent, "go")
+
+        return app_of(check, budget=MANY)
+
+    (history,) = await recorded(app(Script("done")), {})
+    found = await verdict(history, app(silent))
+    assert differences(found)["end"][1] == "lab_timeout: it took over 0.05 s"
 
 
 async def test_code_that_fails_today_ends_as_it_would():
