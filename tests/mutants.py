@@ -9864,4 +9864,10 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("[str(each.episode_id) for each in page]"),
         "tests/vigil/test_lab.py",
     ),
+    Mutant(
+        "short-result-whole",
+        "agents: a result that is short stays what it is",
+        never,
+        "tests/engine/agents/test_cuts.py",
+    ),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from engine.errors import InvalidAction
-from engine.validation import ABSENT, problem_of_path, value_at
+from engine.validation import ABSENT, is_whole, problem_of_path, value_at
 from streams.json import raw
 
 CHARS_MAX: Final = 100_000
@@ -25,7 +25,7 @@ class Cut:
 
     def __post_init__(self) -> None:
         """Refuse what is impossible."""
-        if not isinstance(self.chars, int) or self.chars < 1:
+        if not is_whole(self.chars) or self.chars < 1:
             raise InvalidAction(f"cut: {self.chars!r} is no number of characters from 1 on")
         problem = problem_of_path(self.path) if self.path else None
         if problem:
