@@ -146,7 +146,11 @@ def _settings_of(agent: Agent[Any, Any]) -> ModelSettings:
 def _limits(budget: Budget | None) -> UsageLimits:
     if budget is None:
         return NO_LIMIT
-    return UsageLimits(request_limit=budget.turns or None, total_tokens_limit=budget.tokens or None)
+    return UsageLimits(
+        request_limit=budget.turns or None,
+        total_tokens_limit=budget.tokens or None,
+        cost_limit=budget.usd or None,
+    )
 
 
 def _failed(failed: EpisodeFailed) -> Made:

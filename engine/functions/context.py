@@ -467,8 +467,8 @@ class FunctionContext(Gathers):
             deps: its dependencies, which are not recorded: make them the same in each run.
             model: another model than the agent's, such as `"anthropic:claude-sonnet-5"`.
             message_history: the `messages` of an earlier result, to continue its conversation.
-            budget: what this run may use beside the budget of the episode: `turns` are requests.
-                It fails as `agent_budget_exceeded`.
+            budget: what this run may use beside the budget of the episode: `turns` are requests,
+                and `usd` is looked at after each. It fails as `agent_budget_exceeded`.
             retries: how often a request to the model is repeated that failed because the provider
                 is away or refuses for now; by default 6 times within half a minute. During a pause
                 over 5 s no node has the episode. None: never.
