@@ -3095,6 +3095,18 @@ TABLE: Final[Sequence[Mutant]] = (
         MODELS,
     ),
     Mutant(
+        "own-price-of-synthesis",
+        "money: a price of the app goes before what a synthesizer says",
+        always,
+        MODELS,
+    ),
+    Mutant(
+        "impossible-cost",
+        "money: what a synthesis has cost is a number of dollars",
+        never,
+        MODELS,
+    ),
+    Mutant(
         "useless-answer-counts",
         "tokens: an answer that nobody can use costs what it costs",
         dropped,

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from decimal import Decimal
 from textwrap import dedent
 
 import msgspec
@@ -24,10 +25,11 @@ from engine.app.strategy import ConvergeResult
 from engine.app.tools import CallContext, Synthesis, ToolFailed
 from engine.errors import BadModel
 from streams.model.events import StepRecorded
+from tests.engine import stage
 from tests.engine.functions.stage import app_of, play
 from tests.engine.stage import Scripted
 from tests.vigil.program import ROOT
-from vigil import Actor, App, Budget, Model, event
+from vigil import Actor, App, Budget, Model, Price, event
 from vigil.definitions import agent_of, to_actor
 from vigil.testing import (
     CutOffAnswer,
@@ -297,9 +299,8 @@ async def test_another_model_is_asked_where_it_may_answer():
         model = Model(model_at(busy), fallbacks=[model_at(other, "messages")])
         said = await model("?", {}, CTX)
 
-    assert said == Synthesis(
-        content="fine", input_tokens=1, output_tokens=1, model="claude-sonnet-5-5"
-    )
+    assert (said.content, said.model) == ("fine", "claude-sonnet-5-5")
+    assert said.model_id == "anthropic:claude-sonnet-5-5"
 
 
 @pytest.mark.parametrize("answer", [FailureAnswer(400), RefusalAnswer("no")])
@@ -371,6 +372,44 @@ async def test_answers_that_nobody_can_use_cost_what_they_cost(client, answer):
     (step,) = life.of(StepRecorded)
     assert step.error_class in {"model_refused", "output_too_long", "invalid_answer"}
     assert (step.input_tokens, step.output_tokens, step.cost_tokens) == (90, 20, 110)
+
+
+PART_USED = ModelUsage(
+    input_tokens=1_000_000, output_tokens=100_000, cached_tokens=500_000, reasoning_tokens=9
+)
+
+
+async def test_what_an_answer_has_cost_is_recorded_by_the_price_of_that_moment():
+    async with ModelServer([TextAnswer("fine", usage=PART_USED)] * 2) as server:
+        plan, model = Scripted(synthesize("?")), Model(model_at(server, name="gpt-5"))
+        app = app_of(plan, synthesizer=model, budget=Budget(tokens=0))
+        priced = App(
+            actors=list(app.actors.values()),
+            prices={"openai:gpt-5": Price(input_per_million=1, output_per_million=10)},
+        )
+        steps = []
+        for each in (app, priced):
+            async with run(each, allow=["synthesizer"]) as vigil:
+                episode_id = await vigil.fire("worker", "thing")
+                await vigil.run_until_idle()
+                life = await stage.life(vigil.ports, episode_id)
+                steps += life.of(StepRecorded)
+
+    assert steps[0].cost_usd > 0
+    assert steps[1].cost_usd == 2
+    assert (steps[0].cached_tokens, steps[0].reasoning_tokens) == (500_000, 9)
+
+
+@pytest.mark.parametrize("cost", [1, "1", Decimal("-0.1"), Decimal("NaN")])
+def test_what_an_answer_has_cost_is_a_number_of_dollars(cost):
+    with pytest.raises(ValueError, match="cost_usd"):
+        Synthesis(content="fine", cost_usd=cost)
+
+
+async def test_an_answer_without_a_known_price_costs_nobody_knows_what():
+    async with ModelServer(["fine"]) as server:
+        life = await play(Scripted(synthesize("?")), synthesizer=Model(model_at(server)))
+    assert life.of(StepRecorded)[0].cost_usd is None
 
 
 # In apps.
