@@ -8,13 +8,14 @@ model's answer: both are the same in a replay, in whatever order parallel calls 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Final
 
 import msgspec
 from pydantic_ai import exceptions
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -30,6 +31,7 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     record_durable_unit,
 )
+from pydantic_ai.models import Model
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
@@ -204,10 +206,18 @@ class Durability(BaseDurabilityCapability[Any]):
         },
     )
 
-    def __init__(self, run: AgentRun) -> None:
-        """Journal `run`."""
-        super().__init__(name=run.name)
+    def __init__(self, run: AgentRun, *, models: Mapping[str, Model] | None = None) -> None:
+        """Journal `run`, which may ask `models` beside the agent's own."""
+        super().__init__(name=run.name, models=models)
         self._run = run
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+        """Return one that knows the model of the run, such as that of `Agent.override`."""
+        agent, model = self.agent, ctx.model
+        if agent is None or not isinstance(model, Model) or model is agent.model:
+            return self
+        known = {f"{model.system}:{model.model_name}": model}
+        return Durability(self._run, models=known).for_agent(agent)
 
     @property
     def in_durable_context(self) -> bool:

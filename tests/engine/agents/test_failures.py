@@ -373,3 +373,11 @@ async def test_only_the_engine_repeats_a_request(repeats):
     said = classified(life)["said"]
     assert said == "fine" if repeats else said.startswith("failed: tool_unavailable: ")
     assert asked == (3 if repeats else 1)
+
+
+async def test_a_test_may_override_the_model_of_an_agent():
+    agent = Agent("test", name="helper")
+    with agent.override(model=FunctionModel(Script("overridden"), model_name="mine")):
+        life = await play(asking(agent), budget=MANY)
+    assert classified(life) == {"said": "overridden"}
+    assert classified(await play(asking(agent), budget=MANY)) == {"said": "success (no tool calls)"}
