@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from engine import errors
-from engine.agents.ask import CLASSES
+from engine.agents.model_errors import CLASSES
 from engine.app.dedupe import WINDOWS
 from engine.app.tools import ERROR_CLASSES
 from engine.app.workflow import APPROVAL_EXPIRED, DENIED
