@@ -153,6 +153,7 @@ LOADING: Final = "tests/engine/definitions/test_loader.py"
 LIFE_OF_OUTPUTS: Final = "tests/engine/outputs/test_output.py"
 DEFINITION_BOOK: Final = "tests/engine/definitions/test_store.py"
 
+AGENTIC: Final = "tests/engine/templates/test_agentic.py"
 PROPOSING: Final = "tests/engine/templates/test_proposing.py"
 FILLING: Final = "tests/engine/templates/test_filling.py"
 
@@ -6070,6 +6071,90 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("dry-run-asks-nobody", "a dry run asks nobody", without("1"), BLOCKING),
     Mutant(
+        "data-does-not-close-itself",
+        "data in a prompt has no mark that closes it",
+        always,
+        "tests/engine/agents/test_data.py",
+    ),
+    Mutant(
+        "agent-tools-of-app",
+        "agents: an app has the tools that they are given",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "agent-tools-within-capabilities",
+        "agents: an actor may call what they are given",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "useless-answer-told-model",
+        "agents: a useless answer is told to the model",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "model-key-is-here",
+        "agents: a model without its key is refused in one line",
+        uncaught,
+        AGENTIC,
+    ),
+    Mutant(
+        "unlimited-answers-refused",
+        "agents: answers are limited where dollars are",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
+        "unpriced-definition-refused",
+        "agents: an unpriced model is refused where dollars are limited",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
+        "approval-of-offered-tool",
+        "agents: only tools that are offered can require approval",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "unasked-tool-approval-terms",
+        "agents: terms of an approval that nobody asks for are refused",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "nothing-observed-without-gatherer",
+        "agents: a prompt names no facts that nobody gathers",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "answer-has-class",
+        "agents: an answer has a class",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "answer-of-known-class",
+        "agents: an answer has a class that is known",
+        never,
+        AGENTIC,
+    ),
+    Mutant(
+        "prompt-marks-data",
+        "agents: a prompt marks what comes from outside",
+        returns("msgspec.json.encode(value).decode()"),
+        AGENTIC,
+    ),
+    Mutant(
+        "agents-extra-told",
+        "agents: one line says which extra they need",
+        uncaught,
+        AGENTIC,
+    ),
+    Mutant(
         "template-pattern-bounded",
         "a template's pattern cannot run for ever",
         never,
@@ -9658,5 +9743,107 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: a provider's client repeats nothing by itself",
         gives("{HEADERS: dict(said.get(HEADERS) or {})}"),
         "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "ids-of-calls-not-compared",
+        "kit: a model may call its calls something else each time",
+        returns("repr(self.result)"),
+        "tests/testing/test_agents.py",
+    ),
+    Mutant(
+        "other-model-asked",
+        "lab: another model is asked if that is wanted",
+        gives("asked.model"),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-compares-findings",
+        "lab: findings that are gone are told",
+        never,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-first-divergence",
+        "lab: the first other answer is told",
+        never,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-words-beside-calls",
+        "lab: what a model says beside its calls is not compared",
+        returns('", ".join([*calls, *texts])'),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-of-last-life",
+        "lab: only what counts since the last beginning answers",
+        returns("events"),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-last-attempt",
+        "lab: the last attempt answers",
+        without("test.0"),
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-within-budget",
+        "lab: an episode has no more than its budget",
+        never,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-same-request-recorded",
+        "lab: a request that is the same is not made again",
+        always,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-calls-models-alone",
+        "lab: nothing but models is called",
+        always,
+        "tests/engine/operations/test_lab.py",
+    ),
+    Mutant(
+        "lab-folder-has-histories",
+        "lab: a folder without histories is a mistake",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-model-known",
+        "lab: a model that nobody knows is a mistake",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-exports-what-differs",
+        "lab: only what differs is exported",
+        gives('{f"{each.episode_id}{SUFFIX}": histories[name] for name, each in verdicts.items()}'),
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-test-fails",
+        "lab: an exported test fails while its episode differs",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-exit-code",
+        "lab: the exit code tells CI that something differs",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-of-nothing-fails",
+        "lab: no episode at all is no success",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "histories-of-live-episodes",
+        "lab: dry runs are no past",
+        gives("[str(each.episode_id) for each in page]"),
+        "tests/vigil/test_lab.py",
     ),
 )

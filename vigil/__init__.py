@@ -3,6 +3,7 @@
     from vigil import Actor, App, event                 what an app declares, and what it calls
     from vigil.adapters import Webhook, env             outputs as requests, mails, messages
     from vigil.tools import http_request                tools: HTTP, SQL, MCP servers
+    from vigil.agents import toolset                    agents of pydantic-ai, run by `ctx.agent`
     from vigil.templates import dispatch                strategies made from a configuration
     from vigil.definitions import read, to_actor        actors and workflows defined as data
     from vigil.histories import load, replay            journals of episodes, replayed in a test

@@ -12,6 +12,7 @@ from vigil.public import public
 
 if TYPE_CHECKING:
     from engine.templates import BUILT_IN, Template
+    from engine.templates.agentic import agentic_task
     from engine.templates.classify import observe_classify_converge
     from engine.templates.dispatch import dispatch
     from engine.templates.synthesize import observe_synthesize_converge
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILT_IN",
     "Template",
+    "agentic_task",
     "dispatch",
     "observe_classify_converge",
     "observe_synthesize_converge",
@@ -26,6 +28,7 @@ __all__ = [
 
 _HOMES: Final = {
     "engine.templates": "BUILT_IN Template",
+    "engine.templates.agentic": "agentic_task",
     "engine.templates.classify": "observe_classify_converge",
     "engine.templates.dispatch": "dispatch",
     "engine.templates.synthesize": "observe_synthesize_converge",

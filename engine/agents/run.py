@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, cast
 from pydantic_ai import Agent, UsageLimits, exceptions
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, ToolCallPart
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import (
     DeferredToolApprovalResult,
@@ -28,13 +28,13 @@ from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_of_call
 from engine.agents.result import recorded, result_of
 from engine.agents.toolset import DECIDED, RUNNING, Running, StepToolset, ToolApproval
-from engine.agents.unit import Made, OnChange, Parts
+from engine.agents.unit import OTHER_MODEL, Made, OnChange, Parts
 from engine.app.actions import Retries
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
 from engine.usercode.call import call
 from streams.model.triggers import Budget
 
-__all__ = ["AgentCall", "result_of", "run_agent"]
+__all__ = ["AgentCall", "problem_of_model", "result_of", "run_agent"]
 
 NO_LIMIT: Final = UsageLimits(request_limit=None)
 """The budget of the episode limits its agents."""
@@ -108,6 +108,15 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
     return Made(result=said)
 
 
+def problem_of_model(name: str) -> str:
+    """Return why no agent can ask the model `name`, such as `openai:gpt-5`; empty: it can."""
+    try:
+        infer_model(name)
+    except (exceptions.UserError, ValueError, ImportError) as error:
+        return " ".join(str(error).split())
+    return ""
+
+
 async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the library's result
     # A scope around the whole run: nothing that is only replayed is told to telemetry again.
     sleeping, threads = Agent.using_sleep(run.parts.sleep), Agent.using_thread_executor(_THREADS)
@@ -115,7 +124,7 @@ async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the
         return await asked.agent.run(
             asked.prompt,
             deps=asked.deps,
-            model=asked.model,
+            model=OTHER_MODEL.get() or asked.model,  # guard: other-model-asked
             message_history=asked.message_history,
             usage_limits=_limits(asked.budget),
             model_settings=_settings_of(asked.agent),

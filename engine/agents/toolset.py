@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_ai import exceptions
+from pydantic_ai.durable_exec import record_durable_unit
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
@@ -122,7 +123,9 @@ class StepToolset(AbstractToolset[Any]):
         running = RUNNING.get(None)
         if running is None:
             raise InvalidAction(f"{name}: its agent is not run by ctx.agent(…)")
-        async with running.parts.piece(f"t{place_of_call(ctx)}"):
+        parts = running.parts
+        before = parts.recorded
+        async with parts.piece(f"t{place_of_call(ctx)}"):
             try:
                 if called.makes_steps is None:
                     asked = f"{called.tool.capability}.{called.tool.action}"
@@ -135,6 +138,8 @@ class StepToolset(AbstractToolset[Any]):
                     raise exceptions.ModelRetry(failed.detail) from failed
                 told = f"{failed.error_class}: {failed.detail}"
                 raise exceptions.ToolFailed(told) from failed
+            finally:  # Otherwise telemetry is told again of what is only replayed.
+                record_durable_unit(executed=parts.recorded > before)
 
 
 async def _in_strategy(work: Awaitable[object]) -> object:

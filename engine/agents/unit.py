@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal, Protocol, TypeAlias
@@ -16,6 +17,9 @@ from streams.model.events import StepKind
 
 MODEL_RETRIES: Final = Retries(attempts_max=6, first_s=1.0, most_s=60.0)
 """How often a request to a model is repeated: after 1, 2, 4, 8 and 16 s, about half a minute."""
+
+OTHER_MODEL: Final[ContextVar[str]] = ContextVar("other_model", default="")
+"""The model that is asked instead of the agents' own; empty: none is."""
 
 OnChange: TypeAlias = Literal["park", "go_on"]
 """What becomes of an episode whose agent asks its model for something else than was recorded."""
@@ -98,6 +102,10 @@ class Parts(Protocol):
     @property
     def key(self) -> str:
         """Names the run of the agent, and is the same for each node: `<episode>:<path>`."""
+
+    @property
+    def recorded(self) -> int:
+        """How many steps of the function this node has made and recorded by now."""
 
     def piece(self, name: str) -> AbstractAsyncContextManager[None]:
         """Return within what the current task makes calls, as part `name` of the agent."""

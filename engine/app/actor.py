@@ -123,7 +123,7 @@ R = TypeVar("R")
 
 P = ParamSpec("P")
 
-StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any] | StrategyFunction
+StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any] | StrategyFunction | Function
 """What an expectation may be given as its strategy."""
 
 
@@ -313,6 +313,8 @@ def checked_options(check: Check, options: ExpectationOptions) -> dict[str, Any]
 
 def _chosen(check: Check, strategy: StrategyLike) -> tuple[Strategy[Any] | Function, type]:
     """Return what an expectation runs, and the type of its state."""
+    if isinstance(strategy, Function):
+        return strategy, dict
     if isfunction(strategy):
         return check.strategy_function(strategy), dict
     instance = check.strategy(strategy)

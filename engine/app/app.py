@@ -20,7 +20,14 @@ from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy, StrategyLike
 from engine.app.checks import Check, checked_callback, problem_of_prices, problem_of_spending
 from engine.app.function_tool import ToolGroup, Tools, checked_tools
 from engine.app.outputs import Outputs, Route, checked_routes
-from engine.app.strategy import Needs, Strategy, StrategyFunction, Template, checked_templates
+from engine.app.strategy import (
+    Function,
+    Needs,
+    Strategy,
+    StrategyFunction,
+    Template,
+    checked_templates,
+)
 from engine.app.tools import (
     GATHER,
     OF_THE_ENGINE,
@@ -81,7 +88,9 @@ class App:
     node_name: NodeName | None = field(default=None)
     gatherers: Mapping[str, Gatherer] = field(default_factory=dict)
     templates: Mapping[str, Template] = field(default_factory=dict)
-    strategies: Mapping[str, Strategy[Any] | StrategyFunction] = field(default_factory=dict)
+    strategies: Mapping[str, Strategy[Any] | StrategyFunction | Function] = field(
+        default_factory=dict
+    )
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
     spending: tuple[Spending, ...] = ()
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -183,6 +192,7 @@ class App:
             check, strategy = Check(actor.id, expectation.name), expectation.strategy
             needs = getattr(strategy, "needs", Needs())
             self._check_named(check, needs)
+            self._check_tools(check, actor, needs)
             # guard: declared-override-of-a-tool
             if expectation.dry_run and (problem := self.problem_of_overrides(expectation.dry_run)):
                 raise check.refuse("dry_run", problem)
@@ -277,6 +287,18 @@ class App:
                 problem = f"no output is called {adapter!r}; App(outputs=…) has {known}"
                 raise check.refuse(f"strategy.config.outputs.{index}.adapter", problem)
 
+    def _check_tools(self, check: Check, actor: Actor, needs: Needs) -> None:
+        """Refuse a strategy whose agent could not call the tools that it is offered."""
+        for index, name in enumerate(needs.tools):
+            capability, _, action = name.partition(".")
+            at = f"strategy.config.tools.{index}"
+            if self.tool(actor, capability, action) is None:  # guard: agent-tools-of-app
+                problem = f"no tool is called {name!r}; give it to the app or the actor: tools=[…]"
+                raise check.refuse(at, problem)
+            # guard: agent-tools-within-capabilities
+            if actor.capabilities is not None and capability not in actor.capabilities:
+                raise check.refuse(at, f"the capabilities of the actor lack {capability!r}")
+
 
 def _no_such_expectation(place: str, actors: Mapping[str, Actor]) -> str:
     known = ", ".join(
@@ -315,13 +337,15 @@ def _registered(
         raise DeclarationError(actor=ALL, field=field_, problem=str(error)) from error
 
 
-def _strategies(given: object) -> Mapping[str, Strategy[Any] | StrategyFunction]:
+def _strategies(given: object) -> Mapping[str, Strategy[Any] | StrategyFunction | Function]:
     if not isinstance(given, Mapping):
         raise Check(ALL).refuse("strategies", f"{given!r} is not a dict of name to strategy")
     return {str(name): _strategy(each) for name, each in given.items()}
 
 
-def _strategy(given: object) -> Strategy[Any] | StrategyFunction:
+def _strategy(given: object) -> Strategy[Any] | StrategyFunction | Function:
+    if isinstance(given, Function):
+        return given
     check = Check(ALL)
     # guard: expectation-function-nameable
     return check.strategy_function(given).run if isfunction(given) else check.strategy(given)

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import getattr_static
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, Final, Generic, TypeAlias, get_type_hints
@@ -60,7 +60,7 @@ S = TypeVar("S", default=Any)
 """A strategy's state."""
 
 BUILT_IN_TEMPLATES: Final = frozenset(
-    {"observe_classify_converge", "observe_synthesize_converge", "dispatch"}
+    {"observe_classify_converge", "observe_synthesize_converge", "dispatch", "agentic_task"}
 )
 """Names of the templates that every app has; see `engine.templates`."""
 
@@ -239,6 +239,12 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it cannot work without a synthesizer."""
     outputs: tuple[str, ...] = ()
     """Names of the outputs that it proposes, in order."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that it offers to an agent, in order, as `capability.action`."""
+    model: str = ""
+    """Name of the model of its agent, such as `openai:gpt-5`; empty: it has none."""
+    answers_limited: bool = False
+    """Whether the agent limits the tokens of an answer."""
 
 
 class Strategy(Generic[S]):
@@ -324,8 +330,37 @@ def missing(strategy: Strategy[Any]) -> list[str]:
     ]
 
 
-Template: TypeAlias = Callable[[JsonObject], Strategy[Any] | StrategyFunction]
-"""Makes a strategy from a configuration; raises a `ValueError` if that cannot work."""
+@dataclass(frozen=True)
+class Function:
+    """A function, in the place of a strategy."""
+
+    run: StrategyFunction
+    needs: Needs = field(default_factory=Needs)
+    """What the app must provide."""
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return self.run.__name__
+
+
+Template: TypeAlias = Callable[..., Strategy[Any] | StrategyFunction | Function]
+"""Makes a strategy from a configuration; raises a `ValueError` if that cannot work.
+
+It is called with the configuration, a `JsonObject`. If it has a parameter `tools`, that receives
+the tools of the app: capability → tool.
+"""
+
+TOOLS: Final = "tools"
+"""The parameter of a template that receives the tools of the app."""
+
+
+def takes_tools(template: Template) -> bool:
+    """Return whether a template has a parameter for the tools of the app."""
+    try:
+        return TOOLS in inspect.signature(template).parameters
+    except (TypeError, ValueError):  # It is no function of Python's, such as a class in C.
+        return False
 
 
 def checked_templates(templates: object) -> Mapping[str, Template]:
@@ -339,18 +374,6 @@ def checked_templates(templates: object) -> Mapping[str, Template]:
         if not callable(template):
             raise TypeError(f"{name!r}: {template!r} is no function of a configuration")
     return templates
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function, in the place of a strategy."""
-
-    run: StrategyFunction
-
-    @property
-    def name(self) -> str:
-        """What the function is called."""
-        return self.run.__name__
 
 
 def problem_of_function(candidate: object) -> str | None:

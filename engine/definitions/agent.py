@@ -39,9 +39,11 @@ from engine.app.app import App
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
-from engine.app.tools import check_name, overrides_of
+from engine.app.strategy import TOOLS, Needs, takes_tools
+from engine.app.tools import OF_THE_ENGINE, check_name, overrides_of
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
 from engine.errors import BadDefinition, DeclarationError
+from engine.spending.prices import Prices
 from engine.templates import BUILT_IN
 from engine.validation import Listed, Strict, parsed, wrong
 from streams.errors import BadName
@@ -415,8 +417,13 @@ def canonical(definition: Strict) -> msgspec.Raw:
     return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
-def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
+def to_actor(
+    definition: AgentDefinition, app: App, *, revision: int = 0, here: bool = True
+) -> Actor:
     """Return the actor of a definition, with the parts of `app` that it names.
+
+    `here`: whether this process is to run it. If not, it need not have the tools and the models of
+    agents, and what a model needs, such as a key.
 
     `BadDefinition` names the field that cannot work, and what to write.
     """
@@ -437,13 +444,39 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
             spending=[each.made() for each in definition.spending],
         )
         for name, each in definition.expectations.items():
-            strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")
+            at = f"expectations.{name}.strategy"
+            strategy = _strategy(each.strategy, app, at=at, here=here)
             options = {option: _in_code(value) for option, value in each if option != "strategy"}
             actor.expect(name, strategy, **options)
         app.check(actor)
+        if here:
+            _check_money(actor, app)
     except DeclarationError as error:
         raise BadDefinition(_path(error), error.problem) from error
     return actor
+
+
+def _check_money(actor: Actor, app: App) -> None:
+    """Refuse an agent of which nobody knows the most that a request costs, if dollars are limited.
+
+    Its episodes would fail before their first request.
+    """
+    for name, each in actor.expectations.items():
+        needs = getattr(each.strategy, "needs", Needs())
+        is_limited = bool(each.budget.usd or actor.spending or app.spending)
+        if not needs.model or not is_limited:
+            continue
+        at = f"expectations.{name}.strategy.config.agent"
+        if Prices(app.prices).is_priced(needs.model):
+            if not needs.answers_limited:  # guard: unlimited-answers-refused
+                problem = "write it: a limit in dollars applies, so answers need one, too"
+                raise BadDefinition(f"{at}.model_settings.max_tokens", problem)
+        elif app.unpriced == "refuse":  # guard: unpriced-definition-refused
+            raise BadDefinition(
+                f"{at}.model",
+                f"nobody knows the price of {needs.model!r}, and a limit in dollars applies;"
+                f' App(prices={{{needs.model!r}: Price(…)}}), or App(unpriced="zero")',
+            )
 
 
 def _path(error: DeclarationError) -> str:
@@ -463,7 +496,7 @@ def _in_code(value: object) -> Any:  # noqa: ANN401 - each option has a type of 
             return value
 
 
-def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> StrategyLike:
+def _strategy(definition: StrategyDefinition, app: App, *, at: str, here: bool) -> StrategyLike:
     if definition.ref:
         found = app.strategies.get(definition.ref)
         if found is None:
@@ -473,8 +506,10 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> StrategyL
     template = templates.get(definition.template)
     if template is None:
         raise _unknown(f"{at}.template", definition.template, templates, "the app")
+    own = {name: each for name, each in app.tools.items() if name not in OF_THE_ENGINE}
+    given = {TOOLS: own if here else None} if takes_tools(template) else {}
     try:
-        return template(definition.config)
+        return template(definition.config, **given)
     except BadDefinition as error:
         raise error.within(f"{at}.config") from error
     # A user's template may raise these where it checks nothing.

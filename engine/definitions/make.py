@@ -111,15 +111,18 @@ def unmade(
         return made
 
 
-def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
-    """Return the result for a revision. Exceptions of its template are passed on."""
+def make(registered: RegisteredDefinition, app: App, *, here: bool = True) -> MadeDefinition:
+    """Return the result for a revision. Exceptions of its template are passed on.
+
+    `here`: whether this process is to run it, as for `to_actor`.
+    """
     made = unmade(name_of(registered), revision=registered.revision, body=registered.body)
     if not registered.holds:
         return made
     try:
         data = _bodies.decode(registered.body)
         if registered.kind is DefinitionKind.AGENT:
-            return replace(made, actor=_actor(registered, data, app), fallback=None)
+            return replace(made, actor=_actor(registered, data, app, here=here), fallback=None)
         workflow = to_workflow(workflow_of(data), revision=registered.revision)
         _check_name(workflow.name, registered)
         (starter,) = starters_of({workflow.name: workflow}, {}).values()
@@ -164,8 +167,8 @@ def catalog_of(
     )
 
 
-def _actor(registered: RegisteredDefinition, data: JsonObject, app: App) -> Actor:
-    actor = to_actor(agent_of(data), app, revision=registered.revision)
+def _actor(registered: RegisteredDefinition, data: JsonObject, app: App, *, here: bool) -> Actor:
+    actor = to_actor(agent_of(data), app, revision=registered.revision, here=here)
     _check_name(actor.id, registered)
     return actor
 

@@ -69,6 +69,7 @@ from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, Rest, StrategyRun
 from engine.secrets import without
 from engine.spending.episode import EpisodeSpending
+from engine.spending.prices import Prices
 from engine.usercode.call import call, in_text
 from engine.usercode.cancel_scope import Canceled, CancelScope
 from engine.usercode.wall_time import WallTime
@@ -216,12 +217,11 @@ class EpisodeTurns:
         started_s = self.clock.monotonic_s()
         made = await self._made(unit, path)
         cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
-        cost_usd = self._cost_of(unit, made)
+        key, prices = self._call_context(unit.mark, path).idempotency_key, self.spending.prices
+        performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms, prices=prices)
         if is_reserved:
-            await self.wall.paused_while(partial(self.spending.settle, path, cost_usd))
-        performed = performed_of(unit, made, path=path, cost_ms=cost_ms, cost_usd=cost_usd)
-        if made.error_class:
-            performed = replace(performed, retry_s=self._retry_unit_s(unit, made, path))
+            settle = partial(self.spending.settle, path, performed.cost_usd)
+            await self.wall.paused_while(settle)
         is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
         self.record(await self._stored(performed) if is_large else performed)
         return performed
@@ -251,27 +251,6 @@ class EpisodeTurns:
             )
             await self.barrier()  # guard: reservation-durable-first
         return True
-
-    def _cost_of(self, unit: Unit, made: Made) -> Decimal | None:
-        """Return what a request has cost; None: nobody knows, or it is none."""
-        if unit.size is None:
-            return None
-        if made.error_class:
-            return NO_USD
-        name = unit.size.model
-        if made.cost_usd is not None and name not in self.context.app.prices:
-            return made.cost_usd
-        return self.spending.prices.cost(
-            name,
-            input_tokens=made.input_tokens,
-            output_tokens=made.output_tokens,
-            cached_tokens=made.cached_tokens,
-        )
-
-    def _retry_unit_s(self, unit: Unit, made: Made, path: str) -> float:
-        key, (_, attempt) = self._call_context(unit.mark, path).idempotency_key, attempt_at(path)
-        after_s = made.retry_after_s  # guard: provider-hint-awaited
-        return retry_s(unit.retries, made.error_class, attempt=attempt, key=key, after_s=after_s)
 
     async def _made(self, unit: Unit, path: str) -> Made:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
@@ -676,10 +655,17 @@ class Driver:
             self.turns.record(*converged, Finish(outputs=episode.outputs_settled))
 
 
-def performed_of(
-    unit: Unit, made: Made, *, path: str, cost_ms: int, cost_usd: Decimal | None
+def performed_unit(
+    unit: Unit, made: Made, *, path: str, key: str, cost_ms: int, prices: Prices
 ) -> Performed:
-    """Return what is recorded of a unit."""
+    """Return `unit`, at `path`, as a step with what it has brought; `key` varies its pauses."""
+    retry_after_s = 0.0
+    if made.error_class:
+        _, attempt = attempt_at(path)
+        after_s = made.retry_after_s  # guard: provider-hint-awaited
+        retry_after_s = retry_s(
+            unit.retries, made.error_class, attempt=attempt, key=key, after_s=after_s
+        )
     return Performed(
         kind=unit.kind,
         fingerprint=unit.mark,
@@ -694,11 +680,28 @@ def performed_of(
         output_tokens=made.output_tokens,
         cached_tokens=made.cached_tokens,
         reasoning_tokens=made.reasoning_tokens,
-        cost_usd=cost_usd,
+        cost_usd=_cost_of(unit, made, prices),
         agent=unit.agent,
         cost_ms=cost_ms,
         model=in_text(made.model),
         path=path,
+        retry_s=retry_after_s,
+    )
+
+
+def _cost_of(unit: Unit, made: Made, prices: Prices) -> Decimal | None:
+    """Return what a request has cost; None: nobody knows, or it is none."""
+    if unit.size is None:
+        return None
+    if made.error_class:
+        return NO_USD
+    if made.cost_usd is not None and unit.size.model not in prices.own:
+        return made.cost_usd
+    return prices.cost(
+        unit.size.model,
+        input_tokens=made.input_tokens,
+        output_tokens=made.output_tokens,
+        cached_tokens=made.cached_tokens,
     )
 
 

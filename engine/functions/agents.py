@@ -45,6 +45,11 @@ class AgentParts:
         """Names the run of the agent, and is the same for each node: `<episode>:<path>`."""
         return f"{self.episode_id}:{self.path}"
 
+    @property
+    def recorded(self) -> int:
+        """How many steps of the function this node has made and recorded by now."""
+        return self.run.steps_made
+
     @asynccontextmanager
     async def piece(self, name: str) -> AsyncIterator[None]:
         """Return within what the current task makes calls, as part `name` of the agent."""

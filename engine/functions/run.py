@@ -268,7 +268,7 @@ class StrategyRun:
         self._agents: set[asyncio.Task[Performed]] = set()
         """What agents run in; they end when the run does."""
         self._follows = dict(history.changes)
-        self._begun = self._refusals = 0
+        self._begun = self._refusals = self.steps_made = 0
         self._pending: dict[PendingCall[Any], None] = {}
         self._why: BaseException | Rest | None = None
         self.has_left_generators = False
@@ -768,6 +768,7 @@ class StrategyRun:
             performed = self._turns.time_out(action, path=path)
         finally:
             self._begun -= is_new  # guard: recorded-turn-once
+        self.steps_made += 1
         await self._settle()
         return performed
 

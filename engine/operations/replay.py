@@ -210,7 +210,7 @@ async def replay(
         raise BadHistory("it is of no episode: nothing in it was opened")
     stack = stack_of(records[0].subject)
     actors = {**{actor.id: actor for actor in defined}, **app.actors}  # guard: history-code-first
-    expectation = _expectation(episode.opened, actors, is_strict=is_strict)
+    expectation = expectation_of(episode.opened, actors, is_strict=is_strict)
     is_strict = expectation.replay == "strict"
     if not isinstance(expectation.strategy, Function):
         records = _whole(records)
@@ -396,9 +396,13 @@ def _whole(records: Iterable[Recorded]) -> list[Recorded]:
     return whole
 
 
-def _expectation(
-    opened: EpisodeOpened, actors: Mapping[str, Actor], *, is_strict: bool
+def expectation_of(
+    opened: EpisodeOpened, actors: Mapping[str, Actor], *, is_strict: bool = False
 ) -> Expectation:
+    """Return what an episode is of; `BadHistory`: none of `actors` has it.
+
+    `is_strict`: as a strict one.
+    """
     actor = actors.get(opened.actor_id)
     expectation = actor.expectations.get(opened.expectation_id) if actor else None
     if expectation is None:

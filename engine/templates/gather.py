@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
 from engine.app.actions import ToolCall
-from engine.app.context import EpisodeView
 from engine.app.strategy import Abort
 from engine.app.tools import Failure, check_name, gather
 from engine.app.triggers import text_at
@@ -34,6 +35,22 @@ class GatherConfig(Strict):
         return gatherer
 
 
+class EpisodeNames(Protocol):
+    """What an episode is of; `EpisodeView` is one, and the `ctx` of a function."""
+
+    @property
+    def episode_id(self) -> str:
+        """Return its id."""
+
+    @property
+    def actor_id(self) -> str:
+        """Return its actor's id."""
+
+    @property
+    def expectation_id(self) -> str:
+        """Return the name of its expectation."""
+
+
 class TemplateState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a template's strategy."""
 
@@ -53,7 +70,7 @@ class TemplateState(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.names, "payload": self.payload, "observed": self.observed}
 
 
-def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> TemplateState:
+def begin(episode: EpisodeNames, trigger: Trigger, *, subject_id_key: str) -> TemplateState:
     """Return the first state; `subject_id_key` is a path, empty: the trigger's own subject."""
     subject_id = text_at(trigger.payload, subject_id_key) if subject_id_key else trigger.entity_id
     names = {

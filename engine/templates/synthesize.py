@@ -63,13 +63,18 @@ class RetriesConfig(Strict):
         return Retries(attempts_max=self.attempts_max, first_s=self.first_s, most_s=self.most_s)
 
 
-class SynthesizeConfig(ReportConfig):
-    """What to gather, and what to ask the synthesizer."""
+class AnsweredConfig(ReportConfig):
+    """What to gather, and how to read the answer of a model."""
 
-    system_prompt: str = Field(min_length=1, max_length=PROMPT_CHARS_MAX)
     default_severity: Graded = Severity.MEDIUM
     """For answers that give none."""
     finding_config: AnswerConfig = AnswerConfig()
+
+
+class SynthesizeConfig(AnsweredConfig):
+    """What to gather, and what to ask the synthesizer."""
+
+    system_prompt: str = Field(min_length=1, max_length=PROMPT_CHARS_MAX)
     retries: RetriesConfig = RetriesConfig()
 
 
@@ -165,7 +170,7 @@ def _unfenced(text: str) -> str:
     return text.removesuffix(_FENCE).partition("\n")[2]
 
 
-def report_of(config: SynthesizeConfig, answer: JsonObject) -> Report:
+def report_of(config: AnsweredConfig, answer: JsonObject) -> Report:
     """Return the report in an answer; a `ValueError` names a field that is impossible."""
     fields = config.finding_config
     class_ = answer.get(fields.class_field)
@@ -184,7 +189,7 @@ def report_of(config: SynthesizeConfig, answer: JsonObject) -> Report:
     )
 
 
-def _severity(value: object, config: SynthesizeConfig) -> str:
+def _severity(value: object, config: AnsweredConfig) -> str:
     if value is None:
         return config.default_severity
     if value not in tuple(Severity):
@@ -195,7 +200,7 @@ def _severity(value: object, config: SynthesizeConfig) -> str:
     return str(value)
 
 
-def _confidence(value: object, config: SynthesizeConfig) -> float:
+def _confidence(value: object, config: AnsweredConfig) -> float:
     if value is None:
         return UNSURE
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -14,15 +14,16 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context, ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httpx2
 import structlog
 from mcp import Client, MCPError
-from mcp.client.session import ClientSession
+from mcp.client import Transport
+from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import (
@@ -34,8 +35,11 @@ from mcp_types import (
     REQUEST_TIMEOUT,
     URL_ELICITATION_REQUIRED,
     CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
     Implementation,
     InputRequiredResult,
+    InputResponses,
     PaginatedRequestParams,
     RequestParamsMeta,
     TextContent,
@@ -89,6 +93,12 @@ INPUT_REQUIRED: Final = "input_required"
 IDEMPOTENCY_KEY: Final = "vigil/idempotencyKey"
 """The key of the idempotency key in `_meta` of a call."""
 
+ANSWERS: Final = "_answers"
+"""The argument that answers what the server has asked."""
+
+STATE: Final = "_state"
+"""The argument that has the state that came with the question."""
+
 _MS_PER_S: Final = 1_000
 
 _CLASSES: Final[Mapping[int, str]] = {
@@ -104,6 +114,19 @@ _CLASSES: Final[Mapping[int, str]] = {
 
 _ANSWERING: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT})
 """Statuses of failed requests that say less than the error in the body."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked of a server, and what comes along of an earlier call."""
+
+    tool: str
+    args: JsonObject
+    meta: Mapping[str, str]
+    responses: InputResponses | None = None
+    """To what the server has asked, by its keys."""
+    state: str | None = None
+    """The server's own words."""
 
 
 @dataclass
@@ -145,8 +168,13 @@ class McpConnection:
             )
         listed.check_pin(tool.allowed.pin)
         self._tell_pin(tool, listed)
-        listed.check_arguments(args)
-        answer = await self._answer(session, tool.name, args, ctx, seen)
+        request = self._request(tool, args, ctx)
+        listed.check_arguments(request.args)
+        answer = await self._answer(session, request, seen)
+        if isinstance(answer, InputRequiredResult):
+            if not tool.allowed.may_ask:  # guard: question-fails-call
+                raise self._tool_failed(INPUT_REQUIRED, _question(answer))
+            return _dumped(answer)
         if answer.is_error:  # guard: error-result-fails-call
             raise self._tool_failed("tool_failed", _text_of(answer) or "the server gives no reason")
         return result_of(answer)
@@ -200,23 +228,17 @@ class McpConnection:
         return session, is_old
 
     async def _answer(
-        self,
-        session: _Session,
-        name: str,
-        args: JsonObject,
-        ctx: CallContext,
-        seen: _Seen,
-    ) -> CallToolResult:
-        state: str | None = None
-        # guard: key-in-meta
-        meta: RequestParamsMeta = {IDEMPOTENCY_KEY: ctx.idempotency_key}  # type: ignore[typeddict-unknown-key] # mypy lacks `extra_items`.
+        self, session: _Session, request: _Request, seen: _Seen
+    ) -> CallToolResult | InputRequiredResult:
+        """Return what the server answers: a result, or what it asks."""
         for _ in range(ROUNDS_MAX):
             try:
                 answer = await session.client.call_tool(
-                    name,
-                    args,
-                    meta=meta,
-                    request_state=state,
+                    request.tool,
+                    request.args,
+                    meta=cast("RequestParamsMeta", request.meta),
+                    input_responses=request.responses,
+                    request_state=request.state,
                     allow_input_required=True,
                 )
             except MCPError as error:
@@ -224,15 +246,28 @@ class McpConnection:
             except (ValidationError, RuntimeError) as error:
                 # What came is no result, or not one as the server has declared it.
                 raise self._tool_failed(INVALID_RETURN, str(error)) from error
-            if not isinstance(answer, InputRequiredResult):
+            if isinstance(answer, CallToolResult) or answer.input_requests:
                 return answer
-            if answer.input_requests:  # guard: question-fails-call
-                raise self._tool_failed(INPUT_REQUIRED, _question(answer))
-            state = answer.request_state
+            request = replace(request, responses=None, state=answer.request_state)
             await self._clock.sleep(ROUND_S)
-        raise self._tool_failed(
-            "tool_unavailable", f"the server puts the call off, {ROUNDS_MAX} times"
-        )
+        problem = f"the server puts the call off, {ROUNDS_MAX} times"
+        raise self._tool_failed("tool_unavailable", problem)
+
+    def _request(self, tool: ServerTool, args: JsonObject, ctx: CallContext) -> _Request:
+        """Return what is asked of the server; `ToolFailed`: answers cannot be such."""
+        meta = {IDEMPOTENCY_KEY: ctx.idempotency_key}  # guard: key-in-meta
+        if not tool.allowed.may_ask:
+            return _Request(tool.name, args, meta)
+        own = {name: each for name, each in args.items() if name not in {ANSWERS, STATE}}
+        state = args.get(STATE)
+        try:
+            responses = _responses(args.get(ANSWERS))
+        except (AttributeError, ValidationError) as error:
+            problem = f"{ANSWERS}: not {{key: {{name: value}}}}, or None for what is declined"
+            raise self._tool_failed(INVALID_ARGUMENTS, problem) from error
+        if state is not None and not isinstance(state, str):
+            raise self._tool_failed(INVALID_ARGUMENTS, f"{STATE}: not a text of the server's")
+        return _Request(tool.name, own, meta, responses, state)
 
     def _tell_pin(self, tool: ServerTool, listed: ListedTool) -> None:
         """Log, once, the pin of a tool that has none."""
@@ -363,19 +398,43 @@ class _Session:
 @asynccontextmanager
 async def _client(place: Place, values: Mapping[str, str]) -> AsyncIterator[Client]:
     """Open a client of the server at `place`; `values` are its variables or headers."""
-    about = Implementation(name="vigil", version="1")
     match place:
         case Process(command=command, args=args):
             start = StdioServerParameters(command=command, args=list(args), env=dict(values))
-            async with Client(start, client_info=about, cache=None) as client:
+            async with _over(start) as client:
                 yield client
         case Endpoint():
             async with _http(place, values) as http:
                 over = streamable_http_client(
                     place.url, http_client=http, max_sse_event_size=RESULT_BYTES_MAX
                 )
-                async with Client(over, client_info=about, cache=None) as client:
+                async with _over(over) as client:
                     yield client
+
+
+def _over(server: StdioServerParameters | Transport) -> Client:
+    return Client(
+        server,
+        client_info=Implementation(name="vigil", version="1"),
+        cache=None,
+        elicitation_callback=_answer_later,  # A server that may ask says what it asks.
+    )
+
+
+def _responses(answers: JsonObject | None) -> InputResponses | None:
+    """Return `answers` as the protocol has them: None declines."""
+    if answers is None:
+        return None
+    return {
+        key: ElicitResult(action="decline" if each is None else "accept", content=each)
+        for key, each in answers.items()
+    }
+
+
+async def _answer_later(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    """Answer a server of an older protocol, which asks while the call waits: nobody is there."""
+    del context, params
+    return ElicitResult(action="cancel")
 
 
 @asynccontextmanager

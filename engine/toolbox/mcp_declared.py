@@ -64,6 +64,11 @@ class McpTool(msgspec.Struct, frozen=True):
     idempotent: bool = False
     """Whether calls with one idempotency key have one effect. The key is in `_meta` of each call,
     as `vigil/idempotencyKey`."""
+    may_ask: bool = False
+    """Whether a question of the server is the result of a call, as the protocol has it:
+    `{"resultType": "input_required", "inputRequests": {…}, "requestState": …}`. A second call with
+    the same arguments, `_answers={key: {…}}` and `_state=…` answers it; `None` declines. Else it
+    fails as `input_required`."""
     timeout_s: float | None = None
     """Longest that a call may take, in seconds; None: as the server's `timeout_s`."""
     retries: Retries | None = None

@@ -26,7 +26,7 @@ def app_of(asked: Counter):
         found = told(messages)
         if found:
             return ModelResponse([TextPart(found[0])])
-        return ModelResponse([ToolCallPart("lookup", {"q": "why"}, "a")])
+        return ModelResponse([ToolCallPart("lookup", {"q": "why"})])
 
     def model(messages, info):
         asked["triage"] += 1
@@ -37,8 +37,7 @@ def app_of(asked: Counter):
                 calls = [("measure", {"what": "disk"}), ("measure", {"what": "net"})]
             case _:
                 return ModelResponse([TextPart("; ".join(told(messages)))])
-        parts = [ToolCallPart(name, args, f"id-{n}") for n, (name, args) in enumerate(calls)]
-        return ModelResponse(parts)
+        return ModelResponse([ToolCallPart(name, args) for name, args in calls])
 
     @vigil.tool
     async def lookup(q: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -208,6 +209,13 @@ async def mails(vigil):
     assert vigil.episode().step("mail.send").result == "sent"
 
 
+async def incidents(vigil: RunningApp) -> None:
+    id_ = await vigil.fire("triage", "incident", budget={"usd": "0.10"})
+    await vigil.run_until_idle()
+    assert vigil.episode(id_).summary == "nothing was asked"
+    assert vigil.episode(id_).budget.usd == Decimal("0.10")
+
+
 async def books(vigil):
     await vigil.fire("books", "all_counted", {"tables": ["a", "bb", "ccc", "dddd"]})
     await vigil.run_until_idle()
@@ -313,6 +321,7 @@ GUIDES = [
     Guide("outputs", "orders", orders),
     Guide("batches", "ledger", ledger, {"allow": ["book.call"]}),
     Guide("findings", "disks", disks),
+    Guide("costs", "spending", incidents),
     Guide("limits", "checkout", checkout),
     Guide("limits", "logins", logins),
     Guide("workflows", "clients", clients, {"tools": {"look_up.call": {"client": "acme"}}}),

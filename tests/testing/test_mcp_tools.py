@@ -88,3 +88,28 @@ async def test_a_dry_run_calls_what_only_reads():
         await vigil.run_until_idle()
         assert vigil.episode().summary == "dry_run_side_effect"
         assert [each.name for each in vigil.calls()] == ["notes.search"]
+
+
+async def test_people_answer_a_question_of_a_server_while_no_node_has_the_episode():
+    async with Serving() as serving:
+        tools = {"wipe": McpTool("destroy", may_ask=True)}
+        scribe = Actor("scribe", tools={"notes": mcp_server(tools=tools, **serving.place)})
+
+        @scribe.expectation(on=manual())
+        async def notes_are_gone(ctx, trigger):
+            asked = await ctx.call("notes.wipe", what="delete all")
+            ((key, question),) = asked["inputRequests"].items()
+            if not await ctx.approval({"the server asks": question["params"]["message"]}):
+                return ConvergeResult(summary="kept")
+            given = {"_answers": {key: {"ok": True}}, "_state": asked["requestState"]}
+            done = await ctx.call("notes.wipe", what="delete all", **given)
+            return ConvergeResult(summary=done["result"])
+
+        async with run(App(actors=[scribe]), allow=["notes.*"]) as vigil:
+            await vigil.fire("scribe", "notes_are_gone")
+            await vigil.run_until_idle()
+            assert vigil.waits()[0].plan == {"the server asks": "Really delete all?"}
+            await vigil.crash()
+            await vigil.approve()
+            await vigil.run_until_idle()
+            assert vigil.episode().summary == 'delete all: accept {"ok": true}'

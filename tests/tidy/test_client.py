@@ -12,6 +12,7 @@ from tests.tidy.test_tidy import ROOT, tree_of
 BESIDE = {
     "check": "it checks an app file, and asks no stack",
     "layout": "it works on the streams of a stopped stack, to which no client connects",
+    "mcp": "it asks the servers of an app, and no stack",
     "serve": "it serves nodes",
 }
 """Files of `vigil/commands` that are not built on the client, and why."""
@@ -35,6 +36,7 @@ ALSO = {
     "events": ("vigil.asking.refusals", "vigil.serving.rules"),
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
     "inbox": ("engine.errors",),
+    "lab": ("engine.operations.lab_verdict", "vigil.asking.lab", "vigil.serving.app"),
     "mode": ("vigil.asking.stack",),
     "outputs": (TARGET,),
     "publish": ("vigil.asking.listening",),

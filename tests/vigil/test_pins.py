@@ -59,12 +59,12 @@ def test_each_tool_is_printed_with_the_line_that_allows_it_as_it_is(vigil, write
 
 
 def test_a_tool_that_has_changed_or_is_missing_fails_the_command(vigil, write):
-    write('{"search": McpTool("read", pin="' + "0" * 32 + '"), "wipe": "destroy"}')
+    write('{"search": McpTool("read", pin="' + "0" * 32 + '"), "burn": "destroy"}')
     done = vigil.run("mcp", "pins", "scribes:app")
 
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "vigil: scribes:app: notes.search is changed; notes.wipe is missing"
+        "vigil: scribes:app: notes.search is changed; notes.burn is missing"
     )
     assert "\nnotes, as it is now:\n" in done.stdout
     assert '    "search": McpTool("read", pin="' in done.stdout

@@ -24,7 +24,7 @@ from projections.records import (
 from streams.json import JsonObject
 from streams.model.events import EpisodeEvent, StepRecorded
 from streams.model.outputs import OutputOutcome
-from streams.model.triggers import LogStrategy, Overrides
+from streams.model.triggers import LogStrategy, Mode, Overrides
 from streams.ports.all import Ports
 from streams.ports.domain_events import HOPS_MAX
 from vigil.asking.rows import ENDS, LOOK_S, find_id, not_found, require
@@ -67,6 +67,12 @@ ROUNDS_MAX: Final = 100
 
 TOLD_EVERY_S: Final = 1.0
 """Between two lines of progress, in seconds."""
+
+HISTORIES_MAX: Final = 1_000
+"""Most histories that one call returns."""
+
+ENDED_BY_THEMSELVES: Final = ("done", "failed", "partially_failed")
+"""The statuses of episodes that nobody has canceled."""
 
 UNKNOWN: Final = ""
 """Status of an episode that is not on the journal."""
@@ -410,6 +416,53 @@ class EpisodeCalls:
         async with self._connections.log(is_reading=True) as ports:
             first, second = [await _journal(ports, each) for each in ids]
         return diff(first, second)
+
+    async def histories(
+        self, *, actor: str, expectation: str | None = None, last: int = 100
+    ) -> Mapping[str, bytes]:
+        """Return id → history of an actor's live episodes that have ended, the newest first.
+
+        A history is a journal with its large results, for `vigil.histories.load`. It is not
+        redacted: protect it accordingly. Episodes that were canceled, or are so old that their
+        large results are gone, are left out.
+
+        Args:
+            last: how many at most, from 1 to 1,000.
+
+        Raises:
+            Mistake: there can be no such `last`.
+        """
+        from engine.errors import BadHistory
+        from engine.operations.replay import record
+        from vigil.asking.requests import in_batches
+
+        if not 1 <= last <= HISTORIES_MAX:
+            raise Mistake(f"last: {last:,} is not from 1 to {HISTORIES_MAX:,}")
+        ids: list[str] = []
+        after: str | None = None
+        while len(ids) < last:
+            page = await self.list(
+                status=ENDED_BY_THEMSELVES,
+                actor=actor,
+                expectation=expectation,
+                after=after,
+                limit=last,
+            )
+            # guard: histories-of-live-episodes
+            ids += [str(each.episode_id) for each in page if each.mode == Mode.LIVE]
+            after = page.next
+            if after is None:
+                break
+        async with self._connections.log(is_reading=True) as ports:
+
+            async def one(id_: str) -> bytes:
+                try:
+                    return await record(ports, id_)
+                except BadHistory:  # The journal, or the object store, keeps it no longer.
+                    return b""
+
+            found = await in_batches(ids[:last], one)
+        return {id_: each for id_, each in zip(ids, found, strict=False) if each}
 
     async def wait(
         self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0

@@ -866,6 +866,25 @@ class SyncEpisodeCalls:
         """
         return self._thread.run(self._calls.diff(left, right))
 
+    def histories(
+        self, *, actor: str, expectation: str | None = None, last: int = 100
+    ) -> Mapping[str, bytes]:
+        """Return id → history of an actor's live episodes that have ended, the newest first.
+
+        A history is a journal with its large results, for `vigil.histories.load`. It is not
+        redacted: protect it accordingly. Episodes that were canceled, or are so old that their
+        large results are gone, are left out.
+
+        Args:
+            last: how many at most, from 1 to 1,000.
+
+        Raises:
+            Mistake: there can be no such `last`.
+        """
+        return self._thread.run(
+            self._calls.histories(actor=actor, expectation=expectation, last=last)
+        )
+
     def wait(
         self, id: UUID | str, *, timeout_s: float = WAIT_S, delay_s: float = 0.0
     ) -> EpisodeRecord:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 from uuid import UUID
 
 import typer
@@ -32,6 +32,11 @@ def call(
             return await work(client)
 
     return run(done())
+
+
+def alone(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns, which needs no client."""
+    return run(work)
 
 
 async def named(client: Client, text: str | None, *, is_latest: bool = False) -> UUID:

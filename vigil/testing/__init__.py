@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         check_workflow,
     )
     from vigil.testing.crashes import crash_everywhere, deliver_twice
+    from vigil.testing.lab import lab_histories
     from vigil.testing.model_server.answers import (
         AskedTool,
         CutOffAnswer,
@@ -98,6 +99,7 @@ __all__ = [
     "crash_everywhere",
     "deliver_twice",
     "in_turn",
+    "lab_histories",
     "memory_ports",
     "random_states",
     "replay_histories",
@@ -116,6 +118,7 @@ _HOMES: Final = {
         "ModelUsage RefusalAnswer TextAnswer ToolCallsAnswer"
     ),
     "vigil.testing.model_server.server": "ModelLedger ModelServer Unscripted",
+    "vigil.testing.lab": "lab_histories",
     "vigil.testing.outside": "OutsideCall",
     "vigil.testing.random_state": "random_states",
     "vigil.testing.replays": "replay_histories",

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.agents.said import said
 from engine.children.rules import parent_of
 from engine.episodes.episode import Status, fold
 from engine.findings.store import newest_event
@@ -65,7 +66,8 @@ class StepSnapshot:
             return f"{self.error_class}: {self.error_detail}"
         if self.stored is not None:
             return f"{self.stored.size_bytes:,} bytes ({self.stored.digest[:12]}…)"
-        return repr(self.result)
+        # guard: ids-of-calls-not-compared
+        return said(self.result) if self.kind is StepKind.MODEL_REQUEST else repr(self.result)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -307,6 +307,20 @@ def test_a_template_of_the_app_is_one_like_any_other():
     assert to_actor(definition, app()).expectations["x"].strategy is WATCH
 
 
+def test_a_template_that_asks_for_tools_gets_those_of_the_app():
+    given = []
+
+    def with_tools(config, tools):
+        given.append(tools)
+        return WATCH
+
+    with_template = App(tools={"mail": {"send": metrics}}, templates={"with_tools": with_tools})
+    definition = defined(strategy={"template": "with_tools"})
+    to_actor(definition, with_template)
+    to_actor(definition, with_template, here=False)
+    assert [tools and list(tools) for tools in given] == [["mail"], None]
+
+
 @pytest.mark.parametrize("option", OF_EXPECTATIONS)
 def test_a_definition_survives_its_canonical_form(option):
     data, _, besides = OF_EXPECTATIONS[option]
@@ -382,7 +396,7 @@ WRONG = [  # path, what is said
      {"strategy": {"ref": "os:system"}}),
     ("expectations.x.budget", "turns=-1 is below 0; use 0 for no limit",
      {"budget": {"turns": -1}}),
-    ("expectations.x.strategy.template", "has broken, dispatch, none",
+    ("expectations.x.strategy.template", "has agentic_task, broken, dispatch",
      {"strategy": {"template": "observe"}}),
     ("expectations.x.strategy.config.rules.0.class", "write a text, not 5",
      {"strategy": {"template": "observe_classify_converge",

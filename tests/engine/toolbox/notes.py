@@ -113,10 +113,15 @@ def quote(ctx: Context) -> str:
 
 
 @server.tool()
-def ask() -> str | InputRequiredResult:
-    wanted = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-    params = ElicitRequestFormParams(message="Really delete all?", requested_schema=wanted)
-    return InputRequiredResult(input_requests={"a": ElicitRequest(params=params)})
+def wipe(what: str, ctx: Context) -> str | InputRequiredResult:
+    """Delete notes, if somebody says so."""
+    if ctx.input_responses is None:
+        wanted = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+        params = ElicitRequestFormParams(message=f"Really {what}?", requested_schema=wanted)
+        asked = {"sure": ElicitRequest(params=params)}
+        return InputRequiredResult(input_requests=asked, request_state=what)
+    said = ctx.input_responses["sure"]
+    return f"{ctx.request_state}: {said.action} {json.dumps(said.content)}"
 
 
 @server.tool()

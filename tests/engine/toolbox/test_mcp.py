@@ -27,7 +27,7 @@ from tests.engine.toolbox.reaching import COMMAND, CTX, ROOT, Serving, calling, 
 from vigil.adapters import env
 
 READS = (
-    "search", "tell", "draw", "refuse", "die", "hang", "pid", "whisper", "quote", "ask", "later",
+    "search", "tell", "draw", "refuse", "die", "hang", "pid", "whisper", "quote", "wipe", "later",
     "version", "gone",
 )  # fmt: skip
 TOOLS = dict.fromkeys(READS, "read")
@@ -114,13 +114,39 @@ async def test_an_answer_that_is_an_error_fails_with_its_text(call):
 async def test_a_tool_that_the_server_lacks_is_not_found(call):
     failure = await failed(call, "gone")
     assert failure.error_class == "tool_not_found"
-    assert "the server has no 'gone'; it has add, ask," in failure.detail
+    assert "the server has no 'gone'; it has add, die," in failure.detail
 
 
 async def test_a_question_of_the_server_fails_with_what_it_asks(call):
-    failure = await failed(call, "ask")
+    failure = await failed(call, "wipe", what="delete all")
     assert failure.error_class == "input_required"
     assert "Really delete all?" in failure.detail
+
+
+@pytest.mark.parametrize(
+    ("answer_", "said"),
+    [({"ok": True}, 'delete all: accept {"ok": true}'), (None, "delete all: decline null")],
+)
+async def test_a_question_may_be_the_result_and_be_answered_by_the_next_call(served, answer_, said):
+    tools = {"wipe": McpTool("destroy", may_ask=True)}
+    async with calling(**served, tools=tools) as call:
+        asked = await call("wipe", what="delete all")
+        given = {"_answers": {"sure": answer_}, "_state": asked["requestState"]}
+        answered = await call("wipe", what="delete all", **given)
+
+    assert asked["resultType"] == "input_required"
+    assert asked["inputRequests"]["sure"]["params"]["message"] == "Really delete all?"
+    assert answered == {"result": said}
+
+
+async def test_an_answer_that_cannot_be_one_is_not_sent(served):
+    tools = {"wipe": McpTool("destroy", may_ask=True)}
+    async with calling(**served, tools=tools) as call:
+        answers = await failed(call, "wipe", what="delete all", _answers={"sure": "yes"})
+        state = await failed(call, "wipe", what="delete all", _state=7)
+    assert answers.error_class == state.error_class == "invalid_arguments"
+    assert "_answers: not {key: {name: value}}, or None" in answers.detail
+    assert "_state: not a text of the server's" in state.detail
 
 
 async def test_a_call_that_the_server_puts_off_comes_again(call):

@@ -12,6 +12,7 @@ import msgspec
 from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from engine.episodes.recovery import SweepVerdict
 from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
+from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, LabVerdict
 from engine.operations.reconcile import Reconciled
 from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
@@ -708,5 +709,45 @@ COSTS: Final[Rows] = [
     made(
         CostSummary, name="watcher", requests=31, unpriced=2, tokens=88_410,
         cost_usd=Decimal("0.4"), since=before(days=2), until=before(hours=5),
+    ),
+]  # fmt: skip
+
+
+def lab_cost(requests: int, tokens: int, usd: str) -> LabCost:
+    """Return what requests of an episode have used."""
+    return LabCost(requests=requests, tokens=tokens, cost_usd=Decimal(usd))
+
+
+LAB: Final = [
+    LabVerdict(
+        episode_id=str(WEB), actor_id="watcher", expectation_id="endpoint_is_healthy",
+        differences=(
+            LabDifference(what="classification", then={"cause": "disk"}, now={"cause": "unknown"}),
+            LabDifference(what="finding endpoint:web-3", then="raised, down, high", now=None),
+        ),
+        divergence=Divergence(
+            request="request 2 of triage", path="1.m2.1",
+            then='metrics(host="web-3", name="disk_used")',
+            now="Nothing is wrong with web-3.",
+        ),
+        then=lab_cost(4, 12_410, "0.0382"), now=lab_cost(2, 5_120, "0.0141"), asked=2,
+    ),
+    LabVerdict(
+        episode_id=str(FORK), actor_id="watcher", expectation_id="endpoint_is_healthy",
+        differences=(
+            LabDifference(
+                what="end", then="done", now='no_record: logs.call {"host":"web-3","lines":500}'
+            ),
+        ),
+        divergence=Divergence(
+            request="request 1 of triage", path="1.m1.1",
+            then='logs(host="web-3", lines=100)', now='logs(host="web-3", lines=500)',
+        ),
+        then=lab_cost(3, 9_800, "0.0290"), now=lab_cost(1, 2_300, "0.0068"), asked=1,
+    ),
+    LabVerdict(
+        episode_id=str(SLEEPER), actor_id="watcher", expectation_id="endpoint_is_healthy",
+        differences=(), divergence=None,
+        then=lab_cost(2, 4_050, "0.0110"), now=lab_cost(2, 4_050, "0.0110"), asked=0,
     ),
 ]  # fmt: skip

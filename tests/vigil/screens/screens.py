@@ -22,6 +22,7 @@ from vigil.commands import (
     events,
     findings,
     inbox,
+    lab,
     mcp,
     mode,
     outputs,
@@ -114,6 +115,10 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "sql 'select …'": lambda: show_rows(rows.ANSWER, [*rows.ANSWER[0]], is_json=False),
     "mcp pins watch:app": lambda: mcp.print_pins(rows.PINS),
     "check watch:app": lambda: show_rows(rows.PLACES, check.COLUMNS, is_json=False),
+    "lab --actor watcher": lambda: lab.print_verdicts(rows.LAB),
+    "lab --actor watcher --all --wide": lambda: lab.print_verdicts(
+        rows.LAB, shows_all=True, is_wide=True
+    ),
     "doctor": lambda: doctor.print_diagnosis(rows.VERSIONS, rows.SETTINGS, rows.CHECKS),
 }
 """What is typed after `vigil` → what prints it."""

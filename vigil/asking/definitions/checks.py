@@ -39,6 +39,7 @@ STRATEGY: Final = "strategy"
 TEMPLATE: Final = "template"
 GATHERER: Final = "gatherer"
 OUTPUT: Final = "output"
+TOOL: Final = "tool"
 """What definitions name of an app."""
 
 
@@ -95,7 +96,7 @@ def actors_of(drafts: Iterable[Draft]) -> list[Actor]:
     app = _app_with({name for each in drafts for name in _named(each)})
     actors: list[Actor] = []
     for draft in drafts:
-        made = make(_edition(draft), app)
+        made = make(_edition(draft), app, here=False)
         if made.problem or made.actor is None:
             raise Mistake(f"{draft.file}: {made.problem}")
         actors.append(made.actor)
@@ -111,7 +112,8 @@ def unchecked(drafts: Iterable[Draft]) -> list[str]:
 def _require_workable(drafts: Sequence[Draft], there: Sequence[RegisteredDefinition]) -> None:
     app = _app_with({name for each in drafts for name in _named(each)})
     for draft in drafts:
-        if problem := make(_edition(draft), app).problem:  # guard: appless-definition-refused
+        # guard: appless-definition-refused
+        if problem := make(_edition(draft), app, here=False).problem:
             raise Mistake(f"{draft.file}: {problem}")
     way = around(there)  # guard: self-running-definition-refused
     for draft in drafts:
@@ -133,7 +135,8 @@ def _require_all_named(
 
 def _app_with(named: Iterable[tuple[str, str]]) -> App:
     """Return an app that has what is `named`, and does nothing with it."""
-    names: dict[str, list[str]] = {STRATEGY: [], TEMPLATE: [], GATHERER: [], OUTPUT: []}
+    kinds = STRATEGY, TEMPLATE, GATHERER, OUTPUT, TOOL
+    names: dict[str, list[str]] = {kind: [] for kind in kinds}
     for what, name in named:
         names[what].append(name)
     return App(
@@ -170,7 +173,8 @@ def _named(draft: Draft) -> Iterator[tuple[str, str]]:
         for what, name in _named_by(each.strategy):
             # Why an app can have nothing under a name, it is for others to tell.
             with suppress(ValueError):
-                if what != STRATEGY:  # It may also be a `module:Class`.
+                # They may also be a `module:Class`, and `capability.action`.
+                if what not in {STRATEGY, TOOL}:
                     check_name(name, of=f"a {what}")
                 yield what, str(name)
 
@@ -182,6 +186,9 @@ def _named_by(strategy: StrategyDefinition) -> Iterator[tuple[str, object]]:
         yield TEMPLATE, strategy.template
     else:
         yield GATHERER, strategy.config.get("gatherer")
+        tools = strategy.config.get("tools")
+        for each in tools if isinstance(tools, list) else ():
+            yield TOOL, each
         outputs = strategy.config.get("outputs")
         for each in outputs if isinstance(outputs, list) else ():
             yield OUTPUT, each.get("adapter") if isinstance(each, dict) else None

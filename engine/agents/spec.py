@@ -1,0 +1,147 @@
+"""`agent_of_spec`: an agent as the library's own `AgentSpec` has it, and what is wrong with one.
+
+Nothing is asked of a provider: whether there is one of that name, and whether its key is here, the
+library knows without a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ConfigDict, ValidationError, create_model
+from pydantic_ai import Agent, ModelRetry, StructuredDict, exceptions
+from pydantic_ai.agent.spec import AgentSpec
+from pydantic_ai.models import Model, infer_model, known_model_names, parse_model_id
+from pydantic_ai.providers import infer_provider_class
+from pydantic_ai.settings import ModelSettings
+
+from engine.agents.toolset import toolset
+from engine.app.function_tool import FunctionTool
+from engine.errors import BadDefinition
+from engine.validation import near, shown
+from streams.json import JsonObject
+
+TEST: Final = "test"
+"""The model that calls every tool once and makes its answer up: it is no provider's."""
+
+OWN: Final = frozenset({"model", "instructions", "output_schema"})
+"""What of a specification is given to the agent here, not by the library."""
+
+_Settings: Final[Any] = create_model(
+    "Settings",
+    __config__=ConfigDict(strict=True, arbitrary_types_allowed=True),
+    settings=(ModelSettings, ...),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferedTools:
+    """The tools that an agent may call, and who decides on their calls."""
+
+    tools: Sequence[FunctionTool[..., Any]] = ()
+    requires_approval: Sequence[FunctionTool[..., Any]] = ()
+    approvers: Sequence[str] | None = None
+    expires_s: float | None = None
+
+
+def agent_of_spec(
+    spec: JsonObject,
+    *,
+    offered: OfferedTools,
+    answers: JsonObject,
+    instructions: Sequence[str],
+    problem_of: Callable[[JsonObject], str],
+) -> Agent[None, JsonObject]:
+    """Return the agent of `spec`.
+
+    Args:
+        spec: fields of `AgentSpec`, each of the right type.
+        offered: its tools.
+        answers: the schema of its answers, an object.
+        instructions: what it is told, whatever is asked of it.
+        problem_of: returns what is wrong with an answer, which the model is told; empty: nothing.
+
+    Raises `BadDefinition`, whose path is within `spec`.
+    """
+    model = checked_model(spec["model"])
+    _check_settings(spec.get("model_settings") or {})
+    rest = {name: value for name, value in spec.items() if name not in OWN}
+    try:
+        agent = Agent.from_spec(
+            AgentSpec.model_validate(rest),
+            model=model,
+            output_type=StructuredDict(answers, name="answer"),
+            instructions=list(instructions),
+            toolsets=[_toolset(offered)] if offered.tools else None,
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise BadDefinition(".".join(map(str, first["loc"])), first["msg"]) from error
+    except (exceptions.UserError, ValueError) as error:
+        raise BadDefinition("", _sentence(error)) from error
+
+    @agent.output_validator
+    def answer_can_be_used(answer: JsonObject) -> JsonObject:
+        if problem := problem_of(answer):  # guard: useless-answer-told-model
+            raise ModelRetry(problem)
+        return answer
+
+    return agent
+
+
+def checked_model(name: str) -> Model:
+    """Return the model called `name`; `BadDefinition`: it cannot be asked, or not from here."""
+    provider, _ = parse_model_id(name)
+    if provider is None and name != TEST:
+        raise BadDefinition("model", f"{shown(name)}: write provider:model{_like(name)}")
+    try:
+        if provider is not None:
+            infer_provider_class(provider)
+    except ImportError as error:
+        raise BadDefinition("model", f"{name}: {_sentence(error)}") from error
+    except ValueError as error:
+        known = sorted({parse_model_id(each)[0] or "" for each in known_model_names()})
+        hint = near(str(provider), known)
+        what = f"{name}: no provider is called {provider!r}"
+        raise BadDefinition("model", "; ".join(filter(None, (what, hint)))) from error
+    try:
+        return infer_model(name)
+    except (exceptions.UserError, ImportError, ValueError) as error:  # guard: model-key-is-here
+        raise BadDefinition("model", f"{name}: {_sentence(error)}") from error
+
+
+def _like(name: str) -> str:
+    """Return a hint at a model that is called nearly so."""
+    hint = near(name, known_model_names())
+    return f"; {hint}" if hint else ""
+
+
+def _check_settings(settings: JsonObject) -> None:
+    known = list(ModelSettings.__annotations__)
+    for name in settings:
+        # A provider's own settings begin with its name.
+        if name not in known and (hint := near(name, known)):
+            raise BadDefinition(f"model_settings.{name}", f"there is no such setting; {hint}")
+    try:
+        _Settings(settings=settings)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        _, *place = first["loc"]
+        path = ".".join(map(str, ("model_settings", *place[:1])))
+        raise BadDefinition(path, f"{first['msg']}, not {shown(first['input'])}") from error
+
+
+def _toolset(offered: OfferedTools) -> Any:  # noqa: ANN401 - the library's
+    return toolset(
+        *offered.tools,
+        requires_approval=offered.requires_approval,
+        approvers=offered.approvers,
+        expires_s=offered.expires_s,
+    )
+
+
+def _sentence(error: Exception) -> str:
+    """Return the first sentence of an error, on one line."""
+    return " ".join(str(error).split()).partition(". ")[0]

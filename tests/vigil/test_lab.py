@@ -1,0 +1,152 @@
+"""`vigil lab`: recorded episodes with the code of today, from a stack and from files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.vigil.program import NOWHERE
+from tests.vigil.test_command_line import one_line
+
+APP = '''
+"""An agent that looks into disks."""
+
+from pathlib import Path
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from vigil import Actor, App, Budget, ConvergeResult, event, raise_finding
+
+
+def model(messages, info):
+    host = messages[0].parts[0].content
+    if len(messages) == 1:
+        return ModelResponse([ToolCallPart("disk", {"host": host}, "call-1")])
+    if messages[-1].instructions == "be careful" and host.startswith("batch"):
+        return ModelResponse([TextPart("fine")])
+    return ModelResponse([TextPart(str(messages[-1].parts[0].content))])
+
+
+agent = Agent(FunctionModel(model, model_name="disks"), name="triage", instructions="PROMPT")
+
+
+@agent.tool_plain
+async def disk(host: str) -> str:
+    """Look at the disk of a host."""
+    with Path("looked").open("a") as file:
+        file.write("x")
+    return "full"
+
+
+desk = Actor("desk")
+
+
+@desk.expectation(on=event("host.seen"), budget=Budget(turns=20, tokens=0))
+async def has_room(ctx, trigger):
+    host = trigger.payload["host"]
+    said = (await ctx.agent(agent, host)).output
+    found = [raise_finding(f"disk:{host}", class_="disk_full", severity="high")]
+    return ConvergeResult(
+        classification={"disk": said}, findings=found if said == "full" else []
+    )
+
+
+app = App(actors=[desk])
+'''
+
+OF_STACK = ("--actor", "desk", "--expectation", "has_room")
+
+
+@pytest.fixture
+def prompted(tmp_path):
+    """Write the app with another prompt."""
+    return lambda prompt: (tmp_path / "desk.py").write_text(APP.replace("PROMPT", prompt))
+
+
+@pytest.fixture
+def episodes(connected, prompted):
+    """The ids of three episodes that have ended, one of them of a batch host."""
+    prompted("be brief")
+    with connected.running("node", "--app", "desk:app") as node:
+        node.wait_said("node up")
+        connected.wait_for("episodes", "list", until=lambda rows: rows == [])
+        ids = {}
+        for host in ("web-1", "batch-1", "web-2"):
+            payload = json.dumps({"host": host})
+            done = connected.run("fire", "desk", "has_room", "--payload", payload, "--wait")
+            assert done.returncode == 0, done.stderr
+            ids[host] = done.stdout.splitlines()[0]
+        connected.run("fire", "desk", "has_room", "--payload", payload, "--wait", "--dry-run")
+        yield ids
+
+
+def test_the_last_episodes_of_an_actor_are_run_and_what_differs_is_told_and_exported(
+    connected, episodes, prompted, tmp_path
+):
+    looked = (tmp_path / "looked").read_text()
+    same = connected.run("lab", "--app", "desk:app", *OF_STACK)
+    assert same.returncode == 0, same.stderr
+    assert same.stdout.startswith("3 episodes, none differs; 0 requests made; ")
+
+    prompted("be careful")
+    done = connected.run("lab", "--app", "desk:app", *OF_STACK, "--export", "failing", "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert (found["episodes"], found["differing"], found["asked"]) == (3, 1, 6)
+    (broken,) = [each for each in found["verdicts"] if not each["is_same"]]
+    assert broken["episode_id"] == episodes["batch-1"]
+    assert broken["divergence"] == {
+        "request": "request 2 of triage", "path": "1.m2.1", "then": "full", "now": "fine"
+    }  # fmt: skip
+    assert (tmp_path / "looked").read_text() == looked
+
+    files = [f"failing/{episodes['batch-1']}.jsonl", "failing/test_lab.py"]
+    assert found["files"] == files
+    told = connected.run("lab", "--app", "desk:app", "failing")
+    assert told.returncode == 1
+    assert "request 2 of triage" in told.stdout
+    assert "1 of 1 episodes differs; 2 requests made; " in told.stdout
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "failing"]
+    for prompt, code in (("be careful", 1), ("be brief", 0)):
+        prompted(prompt)
+        tried = subprocess.run(
+            command, cwd=tmp_path, env=connected.environ, capture_output=True, check=False
+        )
+        assert tried.returncode == code, tried.stdout.decode()
+    newest = connected.ask("lab", "--app", "desk:app", "--actor", "desk", "--last", "1")
+    assert [each["episode_id"] for each in newest["verdicts"]] == [episodes["web-2"]]
+
+
+WRONG = {
+    "nothing to run": ((), "give files with histories, or --actor"),
+    "both": (("a.jsonl", "--actor", "desk"), "give files with histories, or --actor"),
+    "no file": (("a.jsonl",), "a.jsonl: there is no such file"),
+    "an empty folder": (("empty",), "empty: there is no history, no *.jsonl, in this folder"),
+    "no history": (("bad.jsonl",), "bad.jsonl: line 1: "),
+    "no model": (("bad.jsonl", "--model", "nobody:x"), "model nobody:x: Unknown model: nobody:x"),
+    "an expectation alone": (
+        ("bad.jsonl", "--expectation", "x"),
+        "--expectation goes with --actor",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_run_is_a_mistake(vigil, prompted, tmp_path, what):
+    prompted("be brief")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    words, told = WRONG[what]
+    done = vigil.run("lab", "--app", "desk:app", *words, **NOWHERE)
+    assert told in one_line(done, code=2)
+
+
+def test_an_actor_without_episodes_is_a_mistake(connected, episodes):
+    done = connected.run("lab", "--app", "desk:app", "--actor", "desk", "--expectation", "other")
+    assert done.returncode == 2
+    assert "desk.other: the stack has no episode of it" in done.stderr
