@@ -3054,9 +3054,9 @@ TABLE: Final[Sequence[Mutant]] = (
         MODELS,
     ),
     Mutant(
-        "data-cannot-end-itself",
-        "models: data in a prompt cannot end the mark that makes it data",
-        becomes("escaped = as_text(value)"),
+        "prompt-is-marked-data",
+        "models: a prompt that is no text is marked as data",
+        returns("self.instructions, as_text(prompt)"),
         MODELS,
     ),
     Mutant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from engine.agents.data import ABOUT_DATA, data
 from engine.app.actions import Retries, synthesize
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import CallContext, Synthesis, ToolFailed
@@ -103,12 +103,8 @@ async def test_what_is_no_text_is_asked_as_data_that_cannot_end_itself():
     _, server = await asked(["fine"], prompt, instructions="Is this log unusual?")
 
     request = server.calls[0].request
-    assert request.system == "Is this log unusual?"
-    assert request.text.count("</data>") == 1
-    assert request.text.endswith("</data>")
-    before, _, data = request.text.partition("<data>")
-    assert "no instruction" in before
-    assert json.loads(data.removesuffix("</data>")) == prompt
+    assert request.system == f"Is this log unusual?\n\n{ABOUT_DATA}"
+    assert request.text == data(prompt)
 
 
 async def test_a_prompt_has_instructions_only_under_the_key_that_the_app_names():
@@ -116,9 +112,9 @@ async def test_a_prompt_has_instructions_only_under_the_key_that_the_app_names()
     _, named = await asked(["fine"], prompt, instructions="Be short.", instructions_key="system")
     _, unnamed = await asked(["fine"], prompt)
 
-    assert named.calls[0].request.system == "Be short.\n\nClassify it."
+    assert named.calls[0].request.system == f"Be short.\n\nClassify it.\n\n{ABOUT_DATA}"
     assert "Classify" not in named.calls[0].request.text
-    assert unnamed.calls[0].request.system == ""
+    assert unnamed.calls[0].request.system == ABOUT_DATA
     assert "Classify" in unnamed.calls[0].request.text
 
 
@@ -467,7 +463,7 @@ async def test_a_definition_with_a_template_asks_the_model_of_the_app():
 
         assert (finding.class_, finding.severity) == ("errors_rising", "high")
         request = server.calls[0].request
-        assert request.system == "Classify the host."
+        assert request.system == f"Classify the host.\n\n{ABOUT_DATA}"
         assert '"errors":12' in request.text
 
 
