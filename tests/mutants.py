@@ -3066,6 +3066,12 @@ TABLE: Final[Sequence[Mutant]] = (
         MODELS,
     ),
     Mutant(
+        "prompt-is-marked-data",
+        "models: a prompt that is no text is marked as data",
+        returns("self.instructions, as_text(prompt)"),
+        MODELS,
+    ),
+    Mutant(
         "provider-repeats-nothing",
         "models: the client of the provider repeats nothing",
         gives("2"),
@@ -3099,6 +3105,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "repeatable-failure-first",
         "models: if none answers, they are asked again while one of them may",
         becomes("chosen = failures[-1][1]"),
+        MODELS,
+    ),
+    Mutant(
+        "own-price-of-synthesis",
+        "money: a price of the app goes before what a synthesizer says",
+        always,
+        MODELS,
+    ),
+    Mutant(
+        "impossible-cost",
+        "money: what a synthesis has cost is a number of dollars",
+        never,
         MODELS,
     ),
     Mutant(

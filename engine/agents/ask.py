@@ -26,6 +26,7 @@ from pydantic_ai.models import Model as AnyModel
 from pydantic_ai.models import infer_model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from engine.agents.classes import (
@@ -118,10 +119,10 @@ class AskedModels:
                     )
                 content = self._content(result)
             except UnexpectedModelBehavior as error:
-                raise _useless(error, _spent(messages)) from error
+                raise _useless(error, _spent(messages, each.name)) from error
             except RAISED as error:
                 raise failure_of(error) from error
-        spent = _spent(messages)
+        spent = _spent(messages, each.name)
         if not spent.input_tokens and not spent.output_tokens:
             return content
         return replace(spent, content=content)
@@ -194,14 +195,19 @@ def _useless(error: UnexpectedModelBehavior, spent: Synthesis) -> SynthesisFaile
     return SynthesisFailed(class_of(error), _cut(f"{error.message}{why}"), spent=spent)
 
 
-def _spent(messages: Sequence[ModelMessage]) -> Synthesis:
-    """Return the tokens of all answers, and the model that gave the last one."""
+def _spent(messages: Sequence[ModelMessage], name: str) -> Synthesis:
+    """Return what the answers of the model called `name` have cost: there is one, or none."""
     answers = [each for each in messages if isinstance(each, ModelResponse)]
+    usage = sum((each.usage for each in answers), RequestUsage())
     return Synthesis(
         content=None,
-        input_tokens=sum(each.usage.input_tokens for each in answers),
-        output_tokens=sum(each.usage.output_tokens for each in answers),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cache_read_tokens,
+        reasoning_tokens=usage.output_reasoning_tokens,
+        cost_usd=usage.cost,
         model=(answers[-1].model_name or "") if answers else "",
+        model_id=name,
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Final, Literal, Protocol, TypeAlias, get_args
@@ -339,13 +340,28 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     model: str = ""
+    model_id: str = ""
+    """The whole name, such as `openai:gpt-5`, by which `App(prices=…)` may know the model."""
+    cached_tokens: int = 0
+    """Of the input, those that the provider had from earlier requests."""
+    reasoning_tokens: int = 0
+    """Of the output, those that the model has thought with."""
+    cost_usd: Decimal | None = None
+    """What it has cost; None: nobody knows. A price of the app goes before it."""
 
     def __post_init__(self) -> None:
         """Refuse values that would make the journal unreadable."""
         counts = (self.input_tokens, self.output_tokens)
-        if not all(isinstance(count, int) for count in counts) or not isinstance(self.model, str):
+        parts = (self.cached_tokens, self.reasoning_tokens)
+        is_whole = all(isinstance(count, int) for count in (*counts, *parts))
+        if not is_whole or not isinstance(self.model, str):
             raise TypeError("Synthesis: tokens must be whole numbers and the model text")
-        if min(counts) < 0 or sum(counts) > SYNTHESIS_TOKENS_MAX:  # guard: impossible-tokens
+        cost: object = self.cost_usd
+        # guard: impossible-cost
+        if cost is not None and not (isinstance(cost, Decimal) and cost.is_finite() and cost >= 0):
+            raise ValueError(f"Synthesis: cost_usd: {cost!r} is no Decimal from 0 on")
+        # guard: impossible-tokens
+        if min(*counts, *parts) < 0 or sum(counts) > SYNTHESIS_TOKENS_MAX:
             raise ValueError(
                 f"Synthesis: {counts[0]} and {counts[1]} tokens; none may be negative, and together"
                 f" they are at most {SYNTHESIS_TOKENS_MAX:,}"

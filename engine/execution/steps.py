@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final, assert_never
 
 import msgspec
@@ -64,6 +65,7 @@ from engine.execution.report import reported
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.gather import gather_bounded
 from engine.secrets import hide, removed, texts_in, without
+from engine.spending.prices import Prices
 from engine.usercode.call import attempt, call, call_now, in_text
 from engine.usercode.tool_calls import ToolCalls
 from engine.validation import finite, is_whole
@@ -370,7 +372,24 @@ class StepExecutor:
         self._count_tokens({"input": given, "output": made}, model=answer.model)
         # guard: tokens-kept-apart
         step = replace(step, input_tokens=given, output_tokens=made)
-        return replace(step, cost_tokens=given + made, model=in_text(answer.model))
+        step = replace(step, cost_tokens=given + made, model=in_text(answer.model))
+        return replace(
+            step,
+            cached_tokens=answer.cached_tokens,
+            reasoning_tokens=answer.reasoning_tokens,
+            cost_usd=self._cost_of(answer),
+        )
+
+    def _cost_of(self, answer: Synthesis) -> Decimal | None:
+        name = answer.model_id or answer.model
+        if name not in self.app.prices:  # guard: own-price-of-synthesis
+            return answer.cost_usd
+        return Prices(self.app.prices).cost(
+            name,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cached_tokens=answer.cached_tokens,
+        )
 
     def _synthesized(self, step: Performed, returned: object, secrets: frozenset[str]) -> Performed:
         content = returned

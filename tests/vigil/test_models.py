@@ -84,4 +84,4 @@ def test_a_model_is_asked_again_under_the_same_key_when_a_node_dies(connected, t
     assert episode["summary"] == "rotate the logs"
     keys = {each["request"]["idempotency_key"] for each in said["calls"]}
     assert (said["requests"], len(keys)) == (2, 1)
-    assert said["calls"][1]["request"]["system"] == "Help."
+    assert said["calls"][1]["request"]["system"].startswith("Help.")
