@@ -3066,12 +3066,6 @@ TABLE: Final[Sequence[Mutant]] = (
         MODELS,
     ),
     Mutant(
-        "data-cannot-end-itself",
-        "models: data in a prompt cannot end the mark that makes it data",
-        becomes("escaped = as_text(value)"),
-        MODELS,
-    ),
-    Mutant(
         "provider-repeats-nothing",
         "models: the client of the provider repeats nothing",
         gives("2"),
@@ -6099,6 +6093,30 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: a model without its key is refused in one line",
         uncaught,
         AGENTIC,
+    ),
+    Mutant(
+        "risky-call-is-asked",
+        "agents: people are asked about calls of a risk, and of greater ones",
+        returns("RISKS.index(risk) > RISKS.index(ask_from)"),
+        "tests/engine/agents/test_people.py",
+    ),
+    Mutant(
+        "unknown-risk-is-asked",
+        "agents: people are asked about calls of which nobody knows the risk",
+        gives("getattr(given, 'risk', 'read')"),
+        "tests/engine/agents/test_people.py",
+    ),
+    Mutant(
+        "side-effect-is-a-risk",
+        "tools: a side effect does not call itself a read",
+        never,
+        "tests/engine/app/test_function_tool.py",
+    ),
+    Mutant(
+        "declared-risk-is-side-effect",
+        "tools: what changes or destroys is a side effect",
+        returns("declared, known"),
+        "tests/engine/app/test_function_tool.py",
     ),
     Mutant(
         "unlimited-answers-refused",
@@ -9845,5 +9863,11 @@ TABLE: Final[Sequence[Mutant]] = (
         "lab: dry runs are no past",
         gives("[str(each.episode_id) for each in page]"),
         "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "short-result-whole",
+        "agents: a result that is short stays what it is",
+        never,
+        "tests/engine/agents/test_cuts.py",
     ),
 )

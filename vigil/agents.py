@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING, Final
 from vigil.public import public
 
 if TYPE_CHECKING:
+    from engine.agents.cuts import Cut, head, tail
     from engine.agents.data import ABOUT_DATA, data
     from engine.agents.result import AgentResult, AgentUsage
     from engine.agents.toolset import toolset
     from engine.agents.unit import MODEL_RETRIES
 
-__all__ = ["ABOUT_DATA", "MODEL_RETRIES", "AgentResult", "AgentUsage", "data", "toolset"]
+__all__ = [
+    "ABOUT_DATA",
+    "MODEL_RETRIES",
+    "AgentResult",
+    "AgentUsage",
+    "Cut",
+    "data",
+    "head",
+    "tail",
+    "toolset",
+]
 
 _HOMES: Final = {
+    "engine.agents.cuts": "Cut head tail",
     "engine.agents.data": "ABOUT_DATA data",
     "engine.agents.result": "AgentResult AgentUsage",
     "engine.agents.toolset": "toolset",

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.agents.classes import MISCONFIGURED
+from engine.agents.data import data
 from engine.app.actions import Retries, problem_of_declared
 from engine.app.function_tool import INVALID_ARGUMENTS
 from engine.app.tools import CallContext, ToolFailed
@@ -192,5 +193,4 @@ def as_text(value: object) -> str:
 
 def as_data(value: object) -> str:
     """Return a value as JSON text that is marked as data, and cannot end the mark itself."""
-    escaped = as_text(value).replace("<", "\\u003c")  # guard: data-cannot-end-itself
-    return f"{DATA}\n<data>\n{escaped}\n</data>"
+    return f"{DATA}\n{data(as_text(value))}"

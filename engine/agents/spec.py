@@ -19,6 +19,7 @@ from pydantic_ai.settings import ModelSettings
 
 from engine.agents.toolset import toolset
 from engine.app.function_tool import FunctionTool
+from engine.app.tools import Risk
 from engine.errors import BadDefinition
 from engine.validation import near, shown
 from streams.json import JsonObject
@@ -42,6 +43,7 @@ class OfferedTools:
 
     tools: Sequence[FunctionTool[..., Any]] = ()
     requires_approval: Sequence[FunctionTool[..., Any]] = ()
+    ask_from: Risk | None = None
     approvers: Sequence[str] | None = None
     expires_s: float | None = None
 
@@ -137,6 +139,7 @@ def _toolset(offered: OfferedTools) -> Any:  # noqa: ANN401 - the library's
     return toolset(
         *offered.tools,
         requires_approval=offered.requires_approval,
+        ask_from=offered.ask_from,
         approvers=offered.approvers,
         expires_s=offered.expires_s,
     )

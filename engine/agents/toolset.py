@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from pydantic import TypeAdapter
@@ -19,10 +19,12 @@ from pydantic_ai.durable_exec import record_durable_unit
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
+from engine.agents.cuts import WHOLE, Cut
 from engine.agents.places import place_of_call
 from engine.agents.unit import Parts
 from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool
 from engine.app.strategy import IN_STRATEGY
+from engine.app.tools import RISKS, Risk
 from engine.errors import CallFailed, InvalidAction
 
 DECIDED: Final = "vigil"
@@ -71,6 +73,7 @@ class _StepTool:
     """For a function that makes steps, what its arguments are checked with."""
     makes_steps: StepFunction | None
     decision: ToolApproval | None
+    cut: Cut = WHOLE
 
 
 class StepToolset(AbstractToolset[Any]):
@@ -129,8 +132,9 @@ class StepToolset(AbstractToolset[Any]):
             try:
                 if called.makes_steps is None:
                     asked = f"{called.tool.capability}.{called.tool.action}"
-                    return await running.ctx.call(asked, **tool_args)
-                return await _in_strategy(called.makes_steps(running.ctx, **tool_args))
+                    return called.cut.of(await running.ctx.call(asked, **tool_args))
+                made = _in_strategy(called.makes_steps(running.ctx, **tool_args))
+                return called.cut.of(await made)
             except CallFailed as failed:
                 if failed.error_class in MISTAKES:
                     raise
@@ -154,8 +158,10 @@ async def _in_strategy(work: Awaitable[object]) -> object:
 def toolset(
     *tools: FunctionTool[..., Any] | StepFunction,
     requires_approval: Iterable[FunctionTool[..., Any] | StepFunction] = (),
+    ask_from: Risk | None = None,
     approvers: Collection[str] | None = None,
     expires_s: float | None = None,
+    cut: Mapping[str, Cut] | None = None,
     id: str = "vigil",
 ) -> StepToolset:
     """Return tools for `Agent(toolsets=[…])` whose calls are steps of the episode.
@@ -168,23 +174,43 @@ def toolset(
     Args:
         requires_approval: those of `tools` that people must approve before each call. They see the
             arguments and may change them; if they deny it, the model is told why.
+        ask_from: people must also approve each call of a tool with this `risk` or a greater one,
+            and of each `async def name(ctx, …)`, of which nobody knows what it does: give those to
+            a toolset of their own where they need no approval. None: of none.
         approvers: who may decide; None: anybody.
         expires_s: after how many seconds a call is denied that nobody has decided on; None: never.
+        cut: name of a tool → what of its results the model reads, such as `tail(4_000)`; the step
+            has the whole. Default: the first 100,000 characters, with a line that says how many
+            more there are.
         id: a name that no other toolset of the agent has.
 
-    Raises `InvalidAction` if one is no tool, or two have one name.
+    Raises `InvalidAction` if one is no tool, two have one name, `ask_from` is no risk, or `cut` is
+    of another tool.
     """
     decision = ToolApproval(None if approvers is None else tuple(approvers), expires_s)
     asked = list(requires_approval)
     if strays := [each for each in asked if each not in tools]:
         raise InvalidAction(f"requires_approval: {strays[0]!r} is none of the tools")
+    if ask_from is not None and ask_from not in RISKS:
+        raise InvalidAction(f"ask_from: {ask_from!r} is not one of {', '.join(RISKS)}")
     made: dict[str, _StepTool] = {}
     for each in tools:
-        one = _step_tool(each, decision if each in asked else None)
+        is_asked = each in asked or _is_risky(each, ask_from)
+        one = _step_tool(each, decision if is_asked else None)
         if one.name in made:
             raise InvalidAction(f"two tools are called {one.name!r}")
-        made[one.name] = one
+        made[one.name] = replace(one, cut=(cut or {}).get(one.name, WHOLE))
+    if unknown := [name for name in cut or {} if name not in made]:
+        raise InvalidAction(f"cut: {unknown[0]!r} is none of the tools: {', '.join(made)}")
     return StepToolset(made, id=id)
+
+
+def _is_risky(given: FunctionTool[..., Any] | StepFunction, ask_from: Risk | None) -> bool:
+    if ask_from is None:
+        return False
+    # guard: unknown-risk-is-asked
+    risk = given.risk if isinstance(given, FunctionTool) else RISKS[-1]
+    return RISKS.index(risk) >= RISKS.index(ask_from)  # guard: risky-call-is-asked
 
 
 def _step_tool(

@@ -33,8 +33,10 @@ from engine.app.actions import Retries, problem_of_retries
 from engine.app.strategy import IN_STRATEGY
 from engine.app.tools import (
     OF_THE_ENGINE,
+    RISKS,
     CacheScope,
     CallContext,
+    Risk,
     Tool,
     ToolBreaker,
     ToolFailed,
@@ -158,6 +160,8 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
     description: str
     """The first paragraph of its docstring, for models."""
     side_effect: bool
+    risk: Risk
+    """What a call may do outside; only `read` is no side effect."""
     idempotent: bool
     timeout_s: float | None
     cache_ttl_s: float
@@ -314,6 +318,7 @@ def tool(function: Callable[P, T], /) -> FunctionTool[P, T, P, T]: ...
 def tool(
     *,
     side_effect: bool = False,
+    risk: Risk | None = None,
     idempotent: bool = False,
     timeout_s: float | None = None,
     cache_ttl_s: float | None = None,
@@ -329,6 +334,7 @@ def tool(
     /,
     *,
     side_effect: bool = False,
+    risk: Risk | None = None,
     idempotent: bool = False,
     timeout_s: float | None = None,
     cache_ttl_s: float | None = None,
@@ -351,6 +357,9 @@ def tool(
 
     Args:
         side_effect: whether a call changes the outside; then the journal announces it before.
+        risk: what a call may do: `read` changes nothing, `change` can be undone, `destroy` cannot.
+            The latter two are side effects, and need not say so. An agent's `toolset` may ask
+            people from a risk on. Default: `change` for a side effect, else `read`.
         idempotent: whether calls with one `ctx.idempotency_key` have one effect: then it is
             repeated after a crash in the middle of it.
         timeout_s: longest that a call may take, up to an hour; then it fails as `tool_timeout`. The
@@ -378,6 +387,7 @@ def tool(
 
     def made(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         check = _Check(function)
+        has_effect, risky = check.risk(risk, side_effect=side_effect)
         name = check.name("name", getattr(function, "__name__", ""))
         named = check.name("capability", capability) if capability else ""
         return FunctionTool(
@@ -385,14 +395,15 @@ def tool(
             capability=named or name,
             action=name if named else CALL,
             description=" ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split()),
-            side_effect=check.switch("side_effect", side_effect),
+            side_effect=has_effect,
+            risk=risky,
             idempotent=check.switch("idempotent", idempotent),
             timeout_s=check.number("timeout_s", timeout_s, most=TIMEOUT_S_MAX),
-            cache_ttl_s=check.cache(cache_ttl_s, cache_scope, side_effect=side_effect),
+            cache_ttl_s=check.cache(cache_ttl_s, cache_scope, side_effect=has_effect),
             cache_scope=cache_scope,
             rate_per_s=check.number("rate_per_s", rate_per_s, most=RATE_MAX),
             breaker=check.breaker(breaker),
-            retries=check.retries(retries, may_repeat=idempotent or not side_effect),
+            retries=check.retries(retries, may_repeat=idempotent or not has_effect),
             hidden=check.names("redact", redact),
             is_async=inspect.iscoroutinefunction(function),
             arguments=check.arguments(name),
@@ -452,6 +463,18 @@ class _Check:
         if not isinstance(value, bool):
             raise self.refuse(f"{field_}: {value!r} is not True or False")
         return value
+
+    def risk(self, value: object, *, side_effect: object) -> tuple[bool, Risk]:
+        """Return whether a call is a side effect, and what it may do."""
+        declared = self.switch("side_effect", side_effect)
+        if value is None:
+            return declared, "change" if declared else "read"
+        for known in RISKS:
+            if value == known:
+                if declared and known == "read":  # guard: side-effect-is-a-risk
+                    raise self.refuse("risk: a side effect is no 'read'; write 'change'")
+                return known != "read", known  # guard: declared-risk-is-side-effect
+        raise self.refuse(f"risk: {value!r} is not one of {', '.join(RISKS)}")
 
     def number(self, field_: str, value: object, *, most: float) -> float | None:
         if problem := problem_of_number(value, most=most):

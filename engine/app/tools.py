@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
@@ -191,6 +191,13 @@ class ToolServer(Protocol):
 
     def connection(self, clock: Clock) -> ToolConnection:
         """Return that of one node. It opens at its first call."""
+
+
+Risk: TypeAlias = Literal["read", "change", "destroy"]
+"""What a call may do outside; only `read` is no side effect."""
+
+RISKS: Final[tuple[Risk, ...]] = get_args(Risk)
+"""All risks, the least first."""
 
 
 class Tool:

@@ -18,7 +18,7 @@ from engine.agents.data import ABOUT_DATA, data
 from engine.app.actions import approval
 from engine.app.function_tool import CALL, FunctionTool, ToolGroup, Tools, checked_tools
 from engine.app.strategy import Abort, ConvergeResult, Function, Needs
-from engine.app.tools import GATHER, OF_THE_ENGINE, Tool, check_name
+from engine.app.tools import GATHER, OF_THE_ENGINE, Risk, Tool, check_name
 from engine.errors import BadDefinition, CallFailed, InvalidAction
 from engine.templates.gather import EpisodeNames, TemplateState, begin, keep
 from engine.templates.proposing import needs_of, outputs_of
@@ -122,6 +122,8 @@ class AgenticConfig(AnsweredConfig):
     """Names of tools of the app."""
     requires_approval: Listed[str] = ()
     """Those of `tools` that people must approve before each call."""
+    ask_from: Risk | None = None
+    """They must also approve each call of a tool with this risk or a greater one."""
     approvers: Listed[str] = ()
     expires_s: float | None = None
     budget: RunBudgetConfig | None = None
@@ -171,8 +173,9 @@ class AgenticConfig(AnsweredConfig):
                 problem = "; ".join(filter(None, (f"{name!r} is none of tools", hint)))
                 raise wrong(f"requires_approval.{index}", problem)
         said = [term for term in TERMS if term in self.model_fields_set]
-        if said and not self.requires_approval:  # guard: unasked-tool-approval-terms
-            raise wrong(said[0], "nobody is asked; write requires_approval as well")
+        is_asked = self.requires_approval or self.ask_from
+        if said and not is_asked:  # guard: unasked-tool-approval-terms
+            raise wrong(said[0], "nobody is asked; write requires_approval or ask_from as well")
         return self
 
     @model_validator(mode="after")
@@ -424,6 +427,7 @@ def _agent(config: AgenticConfig, offered: Mapping[str, FunctionTool[..., Any]])
             offered=library.OfferedTools(
                 tools=list(offered.values()),
                 requires_approval=[offered[name] for name in config.requires_approval],
+                ask_from=config.ask_from,
                 approvers=config.approvers or None,
                 expires_s=config.expires_s,
             ),

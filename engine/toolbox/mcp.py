@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Final, get_args
+from typing import Final
 from urllib.parse import urlsplit
 
 from engine.app.actions import problem_of_declared
@@ -20,7 +20,7 @@ from engine.app.function_tool import (
     problem_of_breaker,
     problem_of_number,
 )
-from engine.app.tools import ToolConnection, check_name
+from engine.app.tools import RISKS, Risk, ToolConnection, check_name
 from engine.errors import BadTool
 from engine.toolbox.mcp_declared import (
     PIN_BYTES,
@@ -29,7 +29,6 @@ from engine.toolbox.mcp_declared import (
     McpTool,
     Place,
     Process,
-    Risk,
     ServerTool,
     Value,
 )
@@ -177,8 +176,8 @@ def _allowed(key: str, given: McpTool | Risk) -> McpTool:
     except ValueError as error:
         raise _bad(f'tools: {error}; write {{"…": McpTool(…, name={key!r})}}') from error
     tool = given if isinstance(given, McpTool) else McpTool(given)
-    if tool.risk not in get_args(Risk):
-        known = ", ".join(get_args(Risk))
+    if tool.risk not in RISKS:
+        known = ", ".join(RISKS)
         raise _bad(f"tools: {key!r}: the risk {tool.risk!r} is none of {known}")
     if tool.pin and (len(tool.pin) != 2 * PIN_BYTES or set(tool.pin) - _HEX):
         raise _bad(f"tools: {key!r}: pin: {tool.pin!r} is not {2 * PIN_BYTES} hex digits")

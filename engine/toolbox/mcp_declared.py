@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,13 +23,10 @@ import msgspec
 from engine.app.actions import Retries
 from engine.app.function_tool import INVALID_ARGUMENTS
 from engine.app.outputs import DeliveryFailed
-from engine.app.tools import CallContext, Tool, ToolBreaker, ToolFailed, ToolServer
+from engine.app.tools import CallContext, Risk, Tool, ToolBreaker, ToolFailed, ToolServer
 from engine.secrets import texts_in
 from streams.clock import SystemClock
 from streams.json import JsonObject
-
-Risk: TypeAlias = Literal["read", "change", "destroy"]
-"""What a call may do outside; only `read` is no side effect."""
 
 Value: TypeAlias = str | Callable[[], str]
 """A text, or a function that returns it for each call, such as `env("TOKEN")`."""

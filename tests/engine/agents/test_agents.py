@@ -12,10 +12,12 @@ from pydantic_ai.models.function import FunctionModel
 from engine.agents.toolset import toolset
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
+from engine.episodes.fork import fork
 from streams.json import unraw
 from streams.model.events import EndStatus, EpisodeConverged, StepKind, StepRecorded
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import app_of, middle, play, resume
+from tests.engine.stage import lived, open_episode, ports_in_memory, running
 
 MANY = Budget(turns=100, tokens=0)
 
@@ -149,3 +151,21 @@ def count(outside, event):
             outside.done["restart"] += 1
         case StepKind.TOOL_CALL, "expert.lookup":
             outside.done["lookup"] += 1
+
+
+async def test_a_fork_goes_on_from_each_step_of_an_agent():
+    outside = Outside()
+    investigate, tools = investigator(outside)
+    ports, app = ports_in_memory(), app_of(investigate, tools=tools, budget=MANY)
+    async with running(app, ports):
+        first = await open_episode(ports, app)
+        life = await lived(ports, first)
+        steps = life.of(StepRecorded)
+        for at in range(len(steps) + 1):
+            outside.asked.clear()
+            forked = await lived(ports, await fork(ports, first, at=at, by="ann"))
+            assert classified(forked) == EXPECTED, at
+            kept = Counter(
+                each.tool_name for each in steps[:at] if each.kind is StepKind.MODEL_REQUEST
+            )
+            assert kept + outside.asked == ONCE[0], at

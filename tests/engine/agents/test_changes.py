@@ -39,9 +39,16 @@ async def up_to_the_tool(function):
 
 
 CHANGED = {
-    "the instructions": lambda: agent_of(script(), look, instructions="be brief"),
-    "the tools": lambda: agent_of(script(), look, another),
-    "the settings": lambda: agent_of(script(), look, model_settings={"temperature": 0.5}),
+    "other instructions": (
+        "the instructions",
+        lambda: agent_of(script(), look, instructions="be brief"),
+    ),
+    "a tool more": ("the tools", lambda: agent_of(script(), look, another)),
+    "the tool that was called is gone": ("the tools", lambda: agent_of(script(), another)),
+    "other settings": (
+        "the settings",
+        lambda: agent_of(script(), look, model_settings={"temperature": 0.5}),
+    ),
 }
 
 
@@ -50,10 +57,10 @@ async def another() -> str:
     return ""
 
 
-@pytest.mark.parametrize("what", CHANGED)
-async def test_a_changed_agent_parks_its_episode_and_says_what_has_changed(what):
+@pytest.mark.parametrize(("what", "changed"), CHANGED.values(), ids=CHANGED)
+async def test_a_changed_agent_parks_its_episode_and_says_what_has_changed(what, changed):
     events = await up_to_the_tool(checking(agent_of(script(), look)))
-    life = await resume(app_of(checking(CHANGED[what]()), budget=MANY), events)
+    life = await resume(app_of(checking(changed()), budget=MANY), events)
     assert f"{what} of the agent have changed" in life.parked
 
 

@@ -160,3 +160,49 @@ def test_only_tools_of_the_toolset_can_need_approval():
 
     with pytest.raises(InvalidAction, match="is none of the tools"):
         toolset(one, requires_approval=[other])
+
+
+def asking_for(made):
+    """Return the names of the tools whose calls people must approve."""
+    return {name for name, each in made._tools.items() if each.decision is not None}
+
+
+@tool
+async def look(host: str) -> str:
+    return host
+
+
+@tool(risk="change")
+async def scale(replicas: int) -> str:
+    return ""
+
+
+@tool(risk="destroy")
+async def delete(name: str) -> str:
+    return ""
+
+
+async def repair(ctx, name: str) -> str:
+    """Do anything."""
+    return name
+
+
+@pytest.mark.parametrize(
+    ("ask_from", "asked"),
+    [
+        (None, {"look"}),
+        ("destroy", {"look", "delete", "repair"}),
+        ("change", {"look", "scale", "delete", "repair"}),
+        ("read", {"look", "scale", "delete", "repair"}),
+    ],
+)
+def test_people_are_asked_about_tools_from_a_risk_on_and_about_those_that_are_named(
+    ask_from, asked
+):
+    made = toolset(look, scale, delete, repair, requires_approval=[look], ask_from=ask_from)
+    assert asking_for(made) == asked
+
+
+def test_a_risk_that_there_is_not_is_refused():
+    with pytest.raises(InvalidAction, match="ask_from: 'write' is not one of read, change, destr"):
+        toolset(look, ask_from="write")

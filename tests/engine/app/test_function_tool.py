@@ -214,6 +214,24 @@ def test_a_function_that_cannot_be_a_tool_is_named_with_its_place(function, prob
     assert "\n" not in said
 
 
+@pytest.mark.parametrize(
+    ("declared", "side_effect", "risk"),
+    [
+        ({}, False, "read"),
+        ({"side_effect": True}, True, "change"),
+        ({"risk": "read"}, False, "read"),
+        ({"risk": "change"}, True, "change"),
+        ({"risk": "destroy"}, True, "destroy"),
+        ({"risk": "destroy", "side_effect": True}, True, "destroy"),
+    ],
+)
+def test_what_a_call_may_do_outside_is_its_risk(declared, side_effect, risk):
+    @tool(**declared)
+    async def act() -> None: ...
+
+    assert (act.side_effect, act.risk) == (side_effect, risk)
+
+
 @pytest.mark.parametrize("value", ["yes", 1, None])
 @pytest.mark.parametrize("option", ["side_effect", "idempotent"])
 def test_what_is_not_true_or_false_is_refused(option, value):
@@ -237,6 +255,10 @@ def test_a_time_limit_is_a_number_of_seconds_up_to_an_hour(seconds):
         ({"cache_ttl_s": 86_401}, "cache_ttl_s: 86401 is not a number over 0, up to 86,400"),
         ({"cache_scope": "world"}, "cache_scope: 'world' is not one of node, stack"),
         ({"cache_ttl_s": 60, "side_effect": True}, "cache_ttl_s: a side effect is to happen at"),
+        ({"cache_ttl_s": 60, "risk": "change"}, "cache_ttl_s: a side effect is to happen at"),
+        ({"risk": "write"}, "risk: 'write' is not one of read, change, destroy"),
+        ({"risk": ["read"]}, "risk: ['read'] is not one of read, change, destroy"),
+        ({"risk": "read", "side_effect": True}, "risk: a side effect is no 'read'; write 'change'"),
         ({"rate_per_s": 0}, "rate_per_s: 0 is not a number over 0, up to 1,000"),
         ({"breaker": 5}, "breaker: 5 is not a ToolBreaker(threshold=…"),
         ({"breaker": ToolBreaker(threshold=0)}, "breaker: threshold: 0 is not a whole number"),

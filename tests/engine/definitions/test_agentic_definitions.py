@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic_ai import models
 
 from engine.app.app import App
 from engine.app.function_tool import tool
@@ -15,8 +14,6 @@ from streams.model.events import EndStatus, EpisodeConverged, StepKind, StepReco
 from streams.model.money import Price, Spending
 from tests.engine.defining import WORKER, apply, happen, nodes_of, revision_of, runs, says
 from tests.engine.stage import doomed, lived, running
-
-models.ALLOW_MODEL_REQUESTS = False
 
 DEFINED = """
 id: worker

@@ -7,7 +7,6 @@ import sys
 
 import msgspec
 import pytest
-from pydantic_ai import models
 from pydantic_ai._agent_graph import EndStrategy
 from pydantic_ai.agent.spec import AgentSpec
 from pydantic_ai.models.function import FunctionModel
@@ -24,10 +23,9 @@ from engine.templates.agentic import AgentConfig, agentic_task, prompt_of
 from streams.model.events import EndStatus, EpisodeBlocked, StepKind, StepRecorded
 from streams.model.findings import ClearFinding, RaiseFinding
 from tests.engine.agents.stage import MANY, Script, told
+from tests.engine.functions.stage import middle, resume
 from tests.engine.stage import HAPPENED, ask_start, decide, lived, ports_in_memory, running, write
 from tests.engine.templates.stage import Facts, opened_for, play
-
-models.ALLOW_MODEL_REQUESTS = False
 
 ANSWER = {
     "class": "disk_full",
@@ -182,7 +180,7 @@ async def test_an_answer_that_cannot_be_used_is_told_to_the_model_which_answers_
 async def test_an_agent_that_never_answers_usefully_fails_the_episode():
     script = Script(*[answered({**ANSWER, "confidence": 7})] * 2)
     life = await lived_with(script)
-    assert life.end.error_class == "bad_output"
+    assert life.end.error_class == "invalid_answer"
 
 
 async def test_a_schema_of_ones_own_is_the_result_of_the_step_too():
@@ -218,6 +216,29 @@ async def test_an_output_is_proposed_with_what_the_agent_has_said():
     assert output.adapter == "pager"
 
 
+async def approved(app):
+    """Return what people were asked, and the life of an episode in which they approve it."""
+    opened, ports = opened_for(app), ports_in_memory()
+    await write(ports, opened.episode_id, opened)
+    await ask_start(ports, opened.episode_id)
+    async with running(app, ports):
+        life = await lived(ports, opened.episode_id, lambda life: life.of(EpisodeBlocked))
+        asked = life.of(EpisodeBlocked)[0].approval
+        await decide(ports, opened.episode_id, by="ann")
+        return asked, await lived(ports, opened.episode_id)
+
+
+async def test_people_are_asked_from_a_risk_on():
+    calls = [("look", {"host": "web-1"}), ("service_restart", {"name": "web"})]
+    script = Script(calls, answered(ANSWER))
+    tools = ["look", "service.restart"]
+    app = app_of(scripted(script, tools=tools, ask_from="change", approvers=["ann"]))
+    asked, life = await approved(app)
+    assert asked.approvers == ("ann",)
+    assert converged(life)
+    assert told(script.asked[-1]) == ["the disk of web-1 is full", "web is up"]
+
+
 async def test_people_are_asked_before_the_calls_that_require_it():
     script = Script([("service_restart", {"name": "web"})], answered(ANSWER))
     app = app_of(
@@ -229,14 +250,7 @@ async def test_people_are_asked_before_the_calls_that_require_it():
             expires_s=60,
         )
     )
-    opened, ports = opened_for(app), ports_in_memory()
-    await write(ports, opened.episode_id, opened)
-    await ask_start(ports, opened.episode_id)
-    async with running(app, ports):
-        life = await lived(ports, opened.episode_id, lambda life: life.of(EpisodeBlocked))
-        asked = life.of(EpisodeBlocked)[0].approval
-        await decide(ports, opened.episode_id, by="ann")
-        life = await lived(ports, opened.episode_id)
+    asked, life = await approved(app)
     assert asked.approvers == ("ann",)
     assert asked.expires_at is not None
     assert converged(life)
@@ -311,12 +325,13 @@ WRONG = {
     ),
     "approvers of nothing": (
         config(tools=["look"], approvers=["ann"]),
-        "approvers: nobody is asked; write requires_approval as well",
+        "approvers: nobody is asked; write requires_approval or ask_from as well",
     ),
     "nobody": (
         config(tools=["look"], requires_approval=["look"], approvers=[]),
         "approvers: an empty list names nobody",
     ),
+    "a risk": (config(ask_from="write"), "ask_from: write 'read', 'change' or 'destroy', not"),
     "expiry": (
         config(tools=["look"], requires_approval=["look"], expires_s=-1.0),
         "expires_s: ",
@@ -431,3 +446,24 @@ def test_an_actor_must_be_allowed_to_call_what_its_agent_is_given():
     actor.expect("thing", strategy, on=manual())
     with pytest.raises(DeclarationError, match="the capabilities of the actor lack 'service'"):
         App(actors=[actor], tools=[look, restart])
+
+
+async def test_after_a_crash_at_each_moment_nothing_is_asked_or_done_twice():
+    def app_and_script():
+        script = Script([("service_restart", {"name": "web"})], answered(ANSWER))
+        strategy = scripted(
+            script, tools=["service.restart"], gatherer="facts", prompt="{observed}"
+        )
+        return app_of(strategy, Facts({"used": 1})), script
+
+    app, script = app_and_script()
+    events = middle(await play(app, opened_for(app)))
+    for until in range(len(events)):
+        app, script = app_and_script()
+        life = await resume(app, events[:until])
+        assert converged(life).findings[0].class_ == "disk_full", until
+        done = [each for each in events[:until] if isinstance(each, StepRecorded)]
+        asked = sum(each.kind is StepKind.MODEL_REQUEST for each in done)
+        assert len(script.asked) == 2 - asked, until
+        restarts = [e for e in life.of(StepRecorded) if e.tool_name == "service.restart"]
+        assert len(restarts) == 1, until
