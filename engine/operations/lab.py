@@ -83,6 +83,7 @@ from streams.model.events import (
     StoredResult,
 )
 from streams.model.findings import Finding, FindingIntent
+from streams.model.money import NO_USD
 from streams.ports.log import Recorded
 from streams.subjects import stack_of
 
@@ -350,8 +351,10 @@ class LabTurns:
         """Raise `BudgetExceeded` where the episode would; its time is not what the lab takes."""
         turns = begun + sum(AGAIN not in each.path for each in self.made)
         tokens = sum(each.cost_tokens for each in self.made)
+        usd = sum((each.cost_usd or NO_USD for each in self.made), NO_USD)
+        budget = self.opened.budget
         # guard: lab-within-budget
-        if spent := overspent(self.opened.budget, turns=turns, tokens=tokens, wall_s=0.0):
+        if spent := overspent(budget, turns=turns, tokens=tokens, wall_s=0.0, usd=usd):
             raise spent
 
     async def take(

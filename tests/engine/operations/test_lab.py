@@ -29,6 +29,7 @@ from streams.model.events import (
 )
 from streams.model.triggers import Budget
 from tests.engine.agents.stage import MANY, Script, agent_of, last_told, told
+from tests.engine.agents.test_money import app_of as priced
 from tests.engine.functions.stage import app_of
 from tests.engine.operations.lab_stage import CAREFUL, CURIOUS, Desk, recorded, verdict
 from tests.engine.output_stage import Pager
@@ -337,7 +338,7 @@ async def test_a_model_that_does_not_answer_ends_the_run_after_a_time(monkeypatc
         return app_of(check, budget=MANY)
 
     (history,) = await recorded(app(Script("done")), {})
-    found = await verdict(history, app(silent))
+    found = await verdict(history, app(silent), asks_all=True)
     assert differences(found)["end"][1] == "lab_timeout: it took over 0.05 s"
 
 
@@ -360,6 +361,23 @@ async def test_code_that_fails_today_ends_as_it_would():
     assert ends[1].startswith("crash: ")
     (history,) = await recorded(app_of(key), {})
     assert (await verdict(history, app_of(key))).is_same
+
+
+async def test_a_prompt_that_costs_too_much_uses_up_the_dollars():
+    def app(*turns):
+        settings = {"max_tokens": 100}
+        script = Script(*turns, "done")
+        agent = agent_of(script, own_tool, instructions=str(len(turns)), model_settings=settings)
+
+        async def check(ctx, trigger):
+            await ctx.agent(agent, "go")
+
+        return priced(check, usd="2")
+
+    (history,) = await recorded(app([("own", {})]), {})
+    found = await verdict(history, app(*[[("own", {})]] * 90))
+    assert differences(found)["end"][1].startswith("budget_exceeded: usd: ")
+    assert found.then.cost_usd < 2 <= found.now.cost_usd
 
 
 async def test_agents_ask_another_model_if_that_is_wanted():
