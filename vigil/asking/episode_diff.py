@@ -213,7 +213,8 @@ def _first_different(
             call = before["call"]
             values = [ValueDifference(name="call", left=call, right=call), *values]
         only_in = "right" if ours is None else "left" if theirs is None else ""
-        step = ".".join(map(str, place))
+        ((number, _), *_), there = place, ours or theirs
+        step = (there.path if there is not None else "") or str(number)
         return common, StepDifference(step=step, values=values, only_in=only_in)
     return len(left), None
 
