@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from msgspec.structs import replace
 
@@ -44,6 +46,14 @@ async def test_equal_runs_differ_in_nothing_and_their_costs_stand_side_by_side(p
     assert (found.common_steps, found.step, found.relation) == (2, None, "")
     assert (found.left.calls, found.right.calls) == (2, 2)
     assert found.left.turns == found.right.turns
+
+
+async def test_what_two_episodes_have_spent_is_told_though_one_has_not_ended(ports, client):
+    asked = replace(step(1), cost_usd=Decimal("0.07"))
+    end = replace(lives.finished(), usd_used=Decimal("0.11"))
+    ended = (lives.started(), asked, end)
+    found = await differing(ports, client, (lives.started(), asked), ended)
+    assert (found.left.usd, found.right.usd) == (Decimal("0.07"), Decimal("0.11"))
 
 
 async def test_an_episode_is_the_same_as_itself(ports, client):

@@ -10,6 +10,7 @@ nodes and costs are no difference.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Final, TypeAlias
 
 import msgspec
@@ -28,6 +29,7 @@ from streams.model.events import (
     position_of,
 )
 from streams.model.findings import FindingIntent
+from streams.model.money import NO_USD
 from streams.model.outputs import OutputIntent
 from streams.ports.log import Recorded
 
@@ -51,6 +53,8 @@ class EpisodeCost(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     """Calls of tools that are recorded, those of a fork's past included."""
     tokens: int
+    usd: Decimal = NO_USD
+    """What its requests to models, and its children, have cost in dollars, as its budget counts."""
     ms: int
     """How long it has run, in milliseconds."""
 
@@ -155,6 +159,7 @@ class _Run:
             turns=episode.turns_used if end is None else end.turns_used,
             calls=self.calls,
             tokens=episode.tokens_used if end is None else end.tokens_used,
+            usd=episode.usd_used if end is None else end.usd_used,
             ms=round(episode.wall_used_s * 1000) if end is None else end.wall_used_ms,
         )
 
@@ -208,7 +213,8 @@ def _first_different(
             call = before["call"]
             values = [ValueDifference(name="call", left=call, right=call), *values]
         only_in = "right" if ours is None else "left" if theirs is None else ""
-        step = ".".join(map(str, place))
+        ((number, _), *_), there = place, ours or theirs
+        step = (there.path if there is not None else "") or str(number)
         return common, StepDifference(step=step, values=values, only_in=only_in)
     return len(left), None
 

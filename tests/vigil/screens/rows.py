@@ -653,7 +653,16 @@ def cost(id_: UUID, **said: Any) -> EpisodeCost:
 
 DIFF: Final = EpisodeDiff(
     left=cost(WEB, status="failed", turns=4, calls=3, tokens=0, ms=4_200),
-    right=cost(FORK, mode="dry_run", status="done", turns=6, calls=4, tokens=1_850, ms=71_000),
+    right=cost(
+        FORK,
+        mode="dry_run",
+        status="done",
+        turns=6,
+        calls=4,
+        tokens=1_850,
+        ms=71_000,
+        usd=Decimal("0.0062"),
+    ),
     relation="the second is a fork of the first, at step 1",
     common_steps=1,
     step=StepDifference(

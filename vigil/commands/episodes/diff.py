@@ -10,6 +10,7 @@ import typer
 from typer import Argument
 
 from streams.clock import SystemClock
+from streams.model.money import dollars
 from vigil import options
 from vigil.client.client import Client
 from vigil.commands.call import call, named
@@ -109,9 +110,10 @@ def _costs(found: EpisodeDiff) -> list[Row]:
         ("turns", [f"{each.turns:,}" for each in pair]),
         ("calls", [f"{each.calls:,}" for each in pair]),
         ("tokens", [f"{each.tokens:,}" for each in pair]),
+        ("cost (USD)", [dollars(each.usd) for each in pair] if any(e.usd for e in pair) else []),
         ("running", [columns.took(each.ms) for each in pair]),
     ]
-    return [{"name": name, "left": left, "right": right} for name, (left, right) in rows]
+    return [{"name": name, "left": each[0], "right": each[1]} for name, each in rows if each]
 
 
 def _compared(values: Sequence[ValueDifference]) -> list[Row]:
