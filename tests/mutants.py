@@ -9888,4 +9888,10 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/engine/agents/test_cuts.py",
     ),
+    Mutant(
+        "failed-request-may-cost",
+        "agents: what a request has cost that was cut off is not known",
+        becomes("if made.error_class:\n    return NO_USD"),
+        "tests/engine/agents/test_money.py",
+    ),
 )

@@ -74,6 +74,7 @@ def failed(error: exceptions.ModelAPIError) -> Made:
     return Made(
         result=raw(_Said(error.model_name, status)),
         error_class=class_of(error),
+        is_billed=not status,  # It has answered that it does not.
         error_detail=f"{type(error).__name__}: {error}"[:BODY_CHARS_MAX],
         retry_after_s=error.retry_after or 0.0,
     )

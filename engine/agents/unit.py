@@ -35,6 +35,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     error_class: str = ""
     """Empty: it has not failed."""
     error_detail: str = ""
+    is_billed: bool = True
+    """Whether the provider may take money for it, though it has failed."""
     retry_after_s: float = 0.0
     """After how many seconds it may be repeated, as the provider says; 0: it does not say."""
     model: str = ""

@@ -693,8 +693,8 @@ def _cost_of(unit: Unit, made: Made, prices: Prices) -> Decimal | None:
     """Return what a request has cost; None: nobody knows, or it is none."""
     if unit.size is None:
         return None
-    if made.error_class:
-        return NO_USD
+    if made.error_class:  # guard: failed-request-may-cost
+        return None if made.is_billed else NO_USD
     if made.cost_usd is not None and unit.size.model not in prices.own:
         return made.cost_usd
     return prices.cost(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -197,8 +198,18 @@ AGAIN: Final = ".0."
 
 
 def position_of(path: str) -> tuple[tuple[int, str], ...]:
-    """Return what orders calls by their paths: numbers by value, parts of agents by their names."""
-    return tuple((int(word), "") if word.isdecimal() else (0, word) for word in path.split("."))
+    """Return what orders calls by their paths, in which all numbers count by their values."""
+    return tuple(
+        (int(word), "") if word.isdecimal() else (0, _NUMBER.sub(_filled, word))
+        for word in path.split(".")
+    )
+
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+def _filled(found: re.Match[str]) -> str:
+    return found.group().zfill(9)
 
 
 class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):

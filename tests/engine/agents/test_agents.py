@@ -14,7 +14,7 @@ from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.episodes.fork import fork
 from streams.json import unraw
-from streams.model.events import EndStatus, EpisodeConverged, StepKind, StepRecorded
+from streams.model.events import EndStatus, EpisodeConverged, StepKind, StepRecorded, position_of
 from streams.model.triggers import Budget
 from tests.engine.functions.stage import app_of, middle, play, resume
 from tests.engine.stage import lived, open_episode, ports_in_memory, running
@@ -169,3 +169,8 @@ async def test_a_fork_goes_on_from_each_step_of_an_agent():
                 each.tool_name for each in steps[:at] if each.kind is StepKind.MODEL_REQUEST
             )
             assert kept + outside.asked == ONCE[0], at
+
+
+def test_parts_of_an_agent_are_in_the_order_in_which_they_were_asked_for():
+    paths = ["1.m1.1", "1.m2.1", "1.m10.1", "1.t1-1.1", "1.t1-2.1", "1.t1-10.1", "2", "10"]
+    assert sorted(paths, key=position_of) == paths

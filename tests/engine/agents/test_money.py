@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -139,3 +140,21 @@ async def test_a_reservation_is_durable_before_the_request_is_made():
     async with running(app, ports):
         await lived(ports, await open_episode(ports, app))
     assert announced == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "cost"),
+    [
+        (ModelHTTPError(400, "mine", "no"), Decimal(0)),
+        (ModelAPIError("mine", "the connection was lost"), None),
+    ],
+)
+async def test_what_a_failed_request_has_cost_is_known_if_the_provider_has_refused_it(error, cost):
+    agent = agent_of(Script(error), model_settings=SHORT)
+
+    async def check(ctx, trigger):
+        await ctx.agent(agent, "go", retries=None)
+
+    life = await played(app_of(check, usd="10"))
+    (request,) = requests(life)
+    assert request.cost_usd == cost
