@@ -298,8 +298,12 @@ def _answered(payload: dict[str, Any], hidden: frozenset[str]) -> Made:
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return `fields` without those that have their default, which is nothing, zero or empty."""
-    return {name: value for name, value in fields.items() if value or value is False}
+    """Return `fields` without those that have their default, which is nothing, zero or empty.
+
+    A content has none: it may be empty, as that of a thought that only its signature tells.
+    """
+    kept = fields.items()
+    return {name: each for name, each in kept if each or each is False or name == "content"}
 
 
 def _without_secrets(part: dict[str, Any], hidden: frozenset[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, get_origin
 
 import msgspec
 from pydantic import TypeAdapter, ValidationError
@@ -134,7 +134,7 @@ def _types(declared: Any) -> Iterator[Any]:  # noqa: ANN401 - the library's form
                 yield from _types(each)
         case type():
             yield declared
-        case _ if callable(declared):
+        case _ if callable(declared) and get_origin(declared) is None:
             yield Any  # A function makes the output; what it returns is taken as it is.
         case _:
             yield declared

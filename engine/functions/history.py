@@ -101,7 +101,11 @@ def history_of(records: Iterable[Recorded]) -> History:
         steps=tuple(own),
         announced=tuple(each for each in announced.values() if not is_part(each.path)),
         parts=tuple(parts),
-        parts_announced=tuple(each for each in announced.values() if is_part(each.path)),
+        parts_announced=tuple(
+            each
+            for each in announced.values()
+            if is_part(each.path) and not each.path.startswith(ended)
+        ),
         waits=waits,
         changes=changes,
     )
