@@ -9894,4 +9894,58 @@ TABLE: Final[Sequence[Mutant]] = (
         becomes("if made.error_class:\n    return NO_USD"),
         "tests/engine/agents/test_money.py",
     ),
+    Mutant(
+        "other-prompt-is-other-code",
+        "agents: another prompt in a function's module is other code",
+        returns("[], []"),
+        "tests/engine/agents/test_changes.py",
+    ),
+    Mutant(
+        "approval-hides-secrets",
+        "agents: an approval does not show what a tool hides",
+        becomes("shown = args"),
+        "tests/engine/agents/test_people.py",
+    ),
+    Mutant(
+        "other-changes-call-nothing",
+        "agents: a change that is none of the arguments calls nothing",
+        never,
+        "tests/engine/agents/test_people.py",
+    ),
+    Mutant(
+        "broken-model-not-repeated",
+        "agents: a model that is broken is not asked again",
+        without("1"),
+        "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "tools-exit-ends-episode-only",
+        "agents: a tool that exits ends its episode only",
+        returns("await called.makes_steps(ctx, **args)"),
+        "tests/engine/agents/test_exits.py",
+    ),
+    Mutant(
+        "agent-that-is-gone-differs",
+        "agents: a function without its agent differs",
+        never,
+        "tests/engine/agents/test_odd_ways.py",
+    ),
+    Mutant(
+        "large-end-stored",
+        "agents: the end of one may be large",
+        becomes("is_large = False"),
+        "tests/engine/agents/test_sizes.py",
+    ),
+    Mutant(
+        "agent-call-checked",
+        "agents: an impossible call is refused",
+        never,
+        "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "no-silent-new-conversation",
+        "agents: messages that were not kept are no empty conversation",
+        never,
+        "tests/engine/agents/test_failures.py",
+    ),
 )

@@ -83,7 +83,7 @@ class Prompts:
         return Prompt(
             model=model,
             settings=digest(settings),
-            tools=digest([tools, parameters.output_mode]),
+            tools=digest(tools),
             instructions=digest(next((each for each in reversed(instructions) if each), "")),
             length=len(said),
             history=chain.hexdigest()[:DIGITS],

@@ -44,6 +44,7 @@ from engine.agents.unit import Made, OnChange, Parts, RequestSize, Unit, UnitRes
 from engine.app.actions import Retries
 from engine.app.function_tool import without_values
 from engine.errors import CRASH, EpisodeFailed, InvalidAction, Unencodable
+from engine.secrets import HIDDEN
 from engine.usercode.call import call
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import StepKind
@@ -53,6 +54,9 @@ _CONFIG: Final[RoleBasedOperationConfig[None]] = RoleBasedOperationConfig(
 )
 
 _LEAVES_JOURNALED: Final = ("FunctionToolset", "MCPToolset", "DynamicToolset", "ExternalToolset")
+
+SHOWN_BYTES_MAX: Final = 64 * 1024
+"""Longest arguments of a call that people see, in bytes of JSON: a commit must hold them."""
 
 HEADERS: Final = "extra_headers"
 
@@ -310,7 +314,10 @@ def _without_secrets(part: dict[str, Any], hidden: frozenset[str]) -> dict[str, 
     args = part.get("args")
     if not hidden or not args:
         return part
-    said = msgspec.json.decode(args) if isinstance(args, str) else args
+    try:
+        said = msgspec.json.decode(args) if isinstance(args, str) else args
+    except msgspec.DecodeError:  # The model is told; nobody knows what is in it.
+        return {**part, "args": HIDDEN}
     return {**part, "args": without_values(said, hidden)}  # guard: model-arguments-redacted
 
 
@@ -336,7 +343,8 @@ def _part(operation_id: DurableOperationId, ctx: RunContext[Any] | None) -> str:
 
 
 def _shown(args: object) -> msgspec.Raw:
-    return msgspec.Raw(to_json(args, fallback=repr))
+    said = to_json(args, fallback=repr)
+    return msgspec.Raw(said) if len(said) <= SHOWN_BYTES_MAX else raw(f"{len(said):,} bytes")
 
 
 def _check_journaled(leaf: AbstractToolset[Any]) -> None:

@@ -14,7 +14,7 @@ from pydantic_ai.output import NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.run import AgentRunResult
 from pydantic_core import PydanticSerializationError, to_json
 
-from engine.errors import CallFailed, Unencodable
+from engine.errors import CallFailed, InvalidAction, Unencodable
 from streams.json import NOTHING, raw, unraw
 
 T = TypeVar("T")
@@ -58,8 +58,18 @@ class AgentResult(Generic[T]):
     any."""
     version: str
     """Digest of its prompt, tools, settings and model, as its last request had them."""
-    messages: tuple[ModelMessage, ...] = ()
-    """The conversation, for `message_history` of the next run; empty unless `keep_messages`."""
+    kept_messages: tuple[ModelMessage, ...] | None = None
+    """The conversation, if `keep_messages` was given; else None."""
+
+    @property
+    def messages(self) -> tuple[ModelMessage, ...]:
+        """The conversation, for `message_history` of the next run.
+
+        Raises `InvalidAction` unless the run was made with `keep_messages=True`.
+        """
+        if self.kept_messages is None:  # guard: no-silent-new-conversation
+            raise InvalidAction("messages: keep them: ctx.agent(…, keep_messages=True)")
+        return self.kept_messages
 
 
 def recorded(
@@ -93,17 +103,15 @@ def recorded(
 def result_of(said: msgspec.Raw, output_type: object) -> AgentResult[Any]:
     """Return what a record says; `CallFailed`: its output is none of `output_type` any more."""
     kept = msgspec.json.decode(said, type=AgentRecord)
-    messages = (
-        ()
-        if kept.messages == NOTHING
-        else ModelMessagesTypeAdapter.validate_json(bytes(kept.messages))
-    )
+    messages = None
+    if kept.messages != NOTHING:
+        messages = tuple(ModelMessagesTypeAdapter.validate_json(bytes(kept.messages)))
     return AgentResult(
         output=_output(kept, output_type),
         usage=kept.usage,
         cost_usd=kept.cost_usd,
         version=kept.version,
-        messages=tuple(messages),
+        kept_messages=messages,
     )
 
 

@@ -30,7 +30,9 @@ from engine.agents.result import recorded, result_of
 from engine.agents.toolset import DECIDED, RUNNING, Running, StepToolset, ToolApproval
 from engine.agents.unit import OTHER_MODEL, Made, OnChange, Parts
 from engine.app.actions import Retries
+from engine.app.function_tool import without_values
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
+from engine.secrets import HIDDEN
 from engine.usercode.call import call
 from streams.model.triggers import Budget
 
@@ -41,6 +43,15 @@ NO_LIMIT: Final = UsageLimits(request_limit=None)
 
 _THREADS: Final = ThreadPoolExecutor(max_workers=16, thread_name_prefix="vigil-agent")
 """Runs what agents have that is not async, on all of a node's episodes; others wait meanwhile."""
+
+SUMMARY_CHARS: Final = 200
+"""How much of a call the summary of its approval shows; the plan has all of it."""
+
+OTHER_CHANGES: Final = (
+    "approved with {}, which is no change of its arguments: nothing was called; write them by their"
+    " names"
+)
+"""What a model is told where people have changed something else."""
 
 EXCEEDED: Final = "agent_budget_exceeded"
 """Error class of an agent that has used up its own budget."""
@@ -84,14 +95,9 @@ class AgentCall:
 
 async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
     """Return how the run of an agent ended, as it is recorded."""
-    run = AgentRun(
-        parts,
-        asked.name,
-        asked.retries,
-        asked.on_change,
-        decide=Deciding(parts, ctx, asked.name),
-        hidden=_hidden_in(asked.agent.toolsets),
-    )
+    hidden = _hidden_in(asked.agent.toolsets)
+    decide = Deciding(parts, ctx, asked.name, hidden)
+    run = AgentRun(parts, asked.name, asked.retries, asked.on_change, decide=decide, hidden=hidden)
     RUNNING.set(Running(parts, ctx))
     try:
         result = await call(_result, run, asked)
@@ -162,7 +168,10 @@ def _failed(failed: EpisodeFailed) -> Made:
         ):
             return Made(error_class=name, error_detail=detail)
         case exceptions.UsageLimitExceeded():
-            return Made(error_class=EXCEEDED, error_detail=str(cause))
+            told = str(cause).partition(". ")[0].partition(" Consider")[0]
+            return Made(error_class=EXCEEDED, error_detail=f"{told}; see the budget of ctx.agent")
+        case ImportError():  # Of a provider.
+            return Made(error_class="invalid_agent", error_detail=str(cause).replace("\n", " "))
         case Exception() if class_of(cause):
             return Made(error_class=class_of(cause), error_detail=str(cause))
         case exceptions.UserError():
@@ -178,6 +187,8 @@ class Deciding:
     parts: Parts
     ctx: Asking
     name: str
+    hidden: frozenset[str]
+    """Names of arguments whose values nobody may see."""
 
     async def __call__(
         self, run: RunContext[Any], requests: DeferredToolRequests
@@ -200,11 +211,12 @@ class Deciding:
         self, run: RunContext[Any], asked: ToolCallPart
     ) -> DeferredToolApprovalResult:
         said = _decision(run, asked.tool_name)
-        plan = {"tool": asked.tool_name, "arguments": asked.args_as_dict()}
+        args = asked.args_as_dict()
+        shown = without_values(args, self.hidden)  # guard: approval-hides-secrets
         async with self.parts.piece(f"d{place_of_call(run, asked.tool_call_id)}"):
             answer = await self.ctx.approval(
-                plan,
-                summary=f"{self.name} wants to call {asked.tool_name}",
+                shown,
+                summary=_cut(f"{self.name} wants to call {asked.tool_name}({_short(shown)})"),
                 approvers=said.approvers,
                 expires_s=said.expires_s,
                 editable=True,
@@ -213,11 +225,14 @@ class Deciding:
         if not answer:
             by = f" by {answer.by}" if answer.by else ""
             return ToolDenied(f"denied{by}: {answer.reason or 'no reason was given'}")
-        return (
-            ToolApproved(override_args=answer.plan["arguments"])
-            if answer.is_edited
-            else ToolApproved()
-        )
+        if not answer.is_edited:
+            return ToolApproved()
+        known = {*args, *_arguments_of(run, asked.tool_name)}
+        # guard: other-changes-call-nothing
+        if not isinstance(answer.plan, dict) or answer.plan.keys() - known:
+            return ToolDenied(OTHER_CHANGES.format(answer.plan))
+        kept = {name: args[name] for name, each in answer.plan.items() if each == HIDDEN}
+        return ToolApproved(override_args={**answer.plan, **kept})
 
     async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> Any:  # noqa: ANN401
         place = place_of_call(run, asked.tool_call_id)
@@ -230,6 +245,24 @@ def _decision(run: RunContext[Any], name: str) -> ToolApproval:
     found = tools.get(name) if tools else None
     said = (found.tool_def.metadata or {}).get(DECIDED) if found else None
     return said if isinstance(said, ToolApproval) else ToolApproval()
+
+
+def _arguments_of(run: RunContext[Any], name: str) -> Iterable[str]:
+    """Return the names of the arguments that a tool may be given."""
+    found = run.tools.get(name)
+    schema = found.parameters_json_schema if found is not None else {}
+    return [*schema.get("properties", {})]
+
+
+def _short(args: object) -> str:
+    """Return arguments as they would be written."""
+    if not isinstance(args, dict):
+        return ""
+    return ", ".join(f"{name}={value!r}" for name, value in args.items())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SUMMARY_CHARS else f"{text[:SUMMARY_CHARS]}…"
 
 
 def _hidden_in(toolsets: Iterable[AbstractToolset[Any]]) -> frozenset[str]:

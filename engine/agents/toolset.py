@@ -20,12 +20,15 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from engine.agents.cuts import WHOLE, Cut
+from engine.agents.model_errors import UnitFailed
 from engine.agents.places import place_of_call
 from engine.agents.unit import Parts
 from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool
 from engine.app.strategy import IN_STRATEGY
 from engine.app.tools import RISKS, Risk
-from engine.errors import CallFailed, InvalidAction
+from engine.errors import CallFailed, EpisodeFailed, InvalidAction, Unencodable
+from engine.usercode.call import call
+from streams.json import raw
 
 DECIDED: Final = "vigil"
 """The key of a tool's metadata under which it says who decides on its calls."""
@@ -133,8 +136,7 @@ class StepToolset(AbstractToolset[Any]):
                 if called.makes_steps is None:
                     asked = f"{called.tool.capability}.{called.tool.action}"
                     return called.cut.of(await running.ctx.call(asked, **tool_args))
-                made = _in_strategy(called.makes_steps(running.ctx, **tool_args))
-                return called.cut.of(await made)
+                return _read(called, await _in_strategy(called, running.ctx, tool_args))
             except CallFailed as failed:
                 if failed.error_class in MISTAKES:
                     raise
@@ -146,13 +148,28 @@ class StepToolset(AbstractToolset[Any]):
                 record_durable_unit(executed=parts.recorded > before)
 
 
-async def _in_strategy(work: Awaitable[object]) -> object:
-    """Return what `work` returns, which is code that a replay runs again."""
+async def _in_strategy(called: _StepTool, ctx: StepContext, args: dict[str, Any]) -> object:
+    """Return what a tool of steps returns, whose code a replay runs again."""
+    assert called.makes_steps is not None
     token = IN_STRATEGY.set(True)
     try:
-        return await work
+        return await call(called.makes_steps, ctx, **args)  # guard: tools-exit-ends-episode-only
+    except EpisodeFailed as failed:
+        if isinstance(failed.__cause__, Exception):
+            raise failed.__cause__ from None
+        raise UnitFailed(failed.error_class, failed.detail) from failed
     finally:
         IN_STRATEGY.reset(token)
+
+
+def _read(called: _StepTool, result: object) -> object:
+    """Return what the model reads of what a tool of steps returns."""
+    try:
+        raw(result)
+    except (TypeError, ValueError) as error:
+        detail = f"result of {called.name}: {error}"
+        raise UnitFailed(Unencodable.error_class, detail) from error
+    return called.cut.of(result)
 
 
 def toolset(
@@ -187,6 +204,8 @@ def toolset(
     Raises `InvalidAction` if one is no tool, two have one name, `ask_from` is no risk, or `cut` is
     of another tool.
     """
+    if isinstance(approvers, str):
+        raise InvalidAction(f"approvers: {approvers!r} is a text; write [{approvers!r}]")
     decision = ToolApproval(None if approvers is None else tuple(approvers), expires_s)
     asked = list(requires_approval)
     if strays := [each for each in asked if each not in tools]:

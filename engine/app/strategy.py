@@ -400,6 +400,13 @@ _ELSEWHERE: Final = frozenset({__name__.partition(".")[0], "streams", "vigil"})
 """Packages whose code is none of the user's."""
 
 
+AGENTS: Final = "pydantic_ai"
+
+PROMPTS: Final = ("name", "_instructions", "_system_prompts", "instruction")
+"""What of an agent is its prompt, as far as the library has it there: an episode that is parked is
+tried again with another one."""
+
+
 def digest_of(texts: Iterable[str]) -> str:
     """Return a short digest of `texts` in their order."""
     digest = hashlib.blake2b(digest_size=CODE_BYTES)
@@ -412,7 +419,8 @@ def code_of(strategy: Strategy[Any] | Function) -> str:
     """Return a digest of what `strategy` runs, the same in every process that has this code.
 
     That is its compiled code, and that of the user's functions, classes, tools and constants that
-    it names, and they in turn. Lines, comments and names of files do not count.
+    it names, and they in turn, and the prompts of agents. Lines, comments and names of files do
+    not count.
     """
     root = inspect.unwrap(strategy.run) if isinstance(strategy, Function) else type(strategy)
     settings = () if isinstance(strategy, Function) else sorted(vars(strategy).items())
@@ -453,6 +461,9 @@ def _part(part: object, *, is_root: bool) -> tuple[list[str], list[object]]:
         case Mapping():
             pairs = sorted(part.items(), key=lambda pair: repr(pair[0]))
             return [repr(key) for key, _ in pairs], [value for _, value in pairs]
+        case _ if type(part).__module__.partition(".")[0] == AGENTS:
+            # guard: other-prompt-is-other-code
+            return [], [getattr(part, each, None) for each in PROMPTS]
         case _:
             function = getattr(part, "function", None)  # Of a tool.
             name, action = getattr(part, "capability", ""), getattr(part, "action", "")

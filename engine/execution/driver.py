@@ -53,6 +53,7 @@ from engine.episodes.settle import REMEDY
 from engine.episodes.writer import JournalWriter
 from engine.errors import (
     CALL_TIMEOUT,
+    CRASH,
     OUTCOME_UNKNOWN,
     BudgetExceeded,
     EpisodeFailed,
@@ -222,9 +223,13 @@ class EpisodeTurns:
         if is_reserved:
             settle = partial(self.spending.settle, path, performed.cost_usd)
             await self.wall.paused_while(settle)
-        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
-        self.record(await self._stored(performed) if is_large else performed)
+        await self.keep(performed)
         return performed
+
+    async def keep(self, performed: Performed) -> None:
+        """Record a step, and put its result into the object store if it is large."""
+        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX  # guard: large-end-stored
+        self.record(await self._stored(performed) if is_large else performed)
 
     async def _reserve(self, unit: Unit, path: str) -> bool:
         """Take the most that a request can cost, where a limit in dollars applies."""
@@ -660,7 +665,7 @@ def performed_unit(
 ) -> Performed:
     """Return `unit`, at `path`, as a step with what it has brought; `key` varies its pauses."""
     retry_after_s = 0.0
-    if made.error_class:
+    if made.error_class and made.error_class != CRASH:  # guard: broken-model-not-repeated
         _, attempt = attempt_at(path)
         after_s = made.retry_after_s  # guard: provider-hint-awaited
         retry_after_s = retry_s(

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from engine.agents import unit as units
 from engine.app.actions import OfAgent, Sleep
@@ -24,6 +24,9 @@ from streams.json import raw
 from streams.model.events import StepKind
 
 MISSING: Final = 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"'
+
+PROMPT_CHARS_MAX: Final = 16_000
+"""How much of a prompt people see, in characters: a commit must hold it."""
 
 NAP: Final = "z"
 """The part of an agent in which its library pauses, such as between two looks at a batch."""
@@ -76,6 +79,10 @@ class AgentParts:
             await self.run.step(Sleep(seconds))
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= PROMPT_CHARS_MAX else f"{text[:PROMPT_CHARS_MAX]}…"
+
+
 def agents() -> Any:  # noqa: ANN401 - a module that may not be there
     """Return the module that runs agents; `InvalidAction`: the extra is not installed."""
     try:
@@ -84,6 +91,19 @@ def agents() -> Any:  # noqa: ANN401 - a module that may not be there
         if error.name and error.name.startswith("engine"):
             raise
         raise InvalidAction(MISSING) from error
+
+
+def problem_of_agent(agent: object, prompt: object, on_change: object) -> str:
+    """Return why an agent cannot be run so; empty: it can."""
+    if not hasattr(agent, "run") or not hasattr(agent, "name"):
+        return f"agent: {agent!r} is none; give it Agent(…) of pydantic_ai"
+    if not (prompt is None or isinstance(prompt, str | list | tuple)):
+        kind = type(prompt).__name__
+        return f"agent: the prompt is a {kind}, not text; write text, or data(…) of vigil.agents"
+    if on_change not in get_args(units.OnChange):
+        known = " or ".join(map(repr, get_args(units.OnChange)))
+        return f"agent: on_change: {on_change!r}; use {known}"
+    return ""
 
 
 async def run_recorded(run: StrategyRun, ctx: object, asked: Any, *, episode_id: str) -> Taken:  # noqa: ANN401
@@ -97,7 +117,7 @@ async def run_recorded(run: StrategyRun, ctx: object, asked: Any, *, episode_id:
             kind=StepKind.AGENT,
             fingerprint="",
             tool_name=asked.name,
-            args=raw({"prompt": asked.shown_prompt}),
+            args=raw({"prompt": _cut(asked.shown_prompt)}),
             result=made.result,
             error_class=made.error_class,
             error_detail=made.error_detail,

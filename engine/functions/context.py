@@ -32,7 +32,7 @@ from engine.app.outputs import output
 from engine.app.strategy import report
 from engine.episodes.episode import Save
 from engine.errors import CALL_TIMEOUT, CallFailed, CallTimeout, InvalidAction, InvalidFinding
-from engine.functions.agents import agents, run_recorded
+from engine.functions.agents import agents, problem_of_agent, run_recorded
 from engine.functions.gather import Gathers, Pending
 from engine.functions.run import StrategyRun
 from engine.validation import Duration
@@ -482,6 +482,8 @@ class FunctionContext(Gathers):
         `tool_rate_limited`, `context_too_long` or `invalid_answer`.
         """
         run = agents()
+        if problem := problem_of_agent(agent, prompt, on_change):  # guard: agent-call-checked
+            raise InvalidAction(problem)
         name = agent.name or ""
         if not name:  # guard: agent-has-name
             raise InvalidAction('agent: it needs a name: Agent(…, name="triage")')

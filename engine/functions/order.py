@@ -130,7 +130,7 @@ class Order(Activity):
     @property
     def has_given_all(self) -> bool:
         """Whether everything recorded has been asked for."""
-        return not self._left
+        return not self._left and not self._parts
 
     def has(self, path: str) -> bool:
         """Return whether the call at `path` is recorded, and nobody has asked for it yet."""
@@ -142,8 +142,8 @@ class Order(Activity):
 
     def next_left(self) -> StepRecorded | StepAnnounced | None:
         """Return the first record or announcement that nobody has asked for; None: none is left."""
-        left = next(iter(self._left.values()), None)
-        return left or next(iter(self._announced.values()), None)
+        tables = self._left, self._announced, self._parts, self._parts_announced
+        return next((each for table in tables for each in table.values()), None)
 
     def answer_alone(self, path: str, mark: str) -> StepRecorded | None:
         """Return the next record to a branch that runs alone; None: `ask`, for it is no other's.
@@ -178,12 +178,13 @@ class Order(Activity):
         step = self._left.pop(path, None)
         if step is not None and self.is_live:
             self._go_live()
-        return step or self.part_at(path)
+        part = self._parts.pop(path, None) if step is None else None
+        return step or part
 
-    def part_at(self, path: str) -> StepRecorded | None:
-        """Return what is recorded at `path` of an agent; None: nothing is."""
-        self._parts_announced.pop(path, None)
-        return self._parts.pop(path, None)
+    def part_at(self, path: str) -> StepRecorded | StepAnnounced | None:
+        """Return what is recorded, or else announced, at `path` of an agent; None: nothing is."""
+        announced = self._parts_announced.pop(path, None)
+        return self._parts.pop(path, None) or announced
 
     def part_left(self, prefix: str) -> StepRecorded | StepAnnounced | None:
         """Return what an agent has done or announced, and has not asked for; None: nothing."""
@@ -192,8 +193,17 @@ class Order(Activity):
         return next(left, None)
 
     def drop_parts(self, prefix: str) -> None:
-        """Forget what an agent has done that was cut off."""
+        """Forget what an agent has done that was cut off, and what was reserved for it."""
         self._parts = {at: each for at, each in self._parts.items() if not at.startswith(prefix)}
+        announced = self._parts_announced.items()
+        # A call that was announced is not forgotten: nobody knows whether it was made.
+        kept = [(at, each) for at, each in announced if each.is_call or not at.startswith(prefix)]
+        self._parts_announced = dict(kept)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether agents have done something that they have not asked for yet."""
+        return bool(self._parts or self._parts_announced)
 
     def recorded_within(self, path: str) -> StepRecorded | None:
         """Return the first record of a branch of the call at `path`, or of an attempt at it."""

@@ -71,7 +71,7 @@ from engine.functions.pending import PendingCall
 from engine.functions.place import place_of_call, place_of_error
 from engine.usercode.call import call, is_from_outside
 from engine.usercode.cancel_scope import CancelScope
-from engine.usercode.leavable import CLEANUP_S, LEFT, leavable, leave
+from engine.usercode.leavable import CLEANUP_S, LEFT, close, leavable, leave
 from engine.waits.wait import HELD_S, sleep_until, slept
 from streams.clock import Clock, wait_until
 from streams.json import NOTHING, raw, unraw
@@ -95,6 +95,11 @@ LATE: Final = "a call after the end of its function, in a task of its own, which
 TURNS_TO_END: Final = 3
 """How many turns of the event loop an async generator that was left takes to come to its `finally`:
 one to note it, one to make a task, one to run it."""
+
+REMEDY_OF_AGENT: Final = (
+    "bring the old agent back, and the same `deps`; or fork the episode at 0; or say"
+    ' on_change="go_on"'
+)
 
 OWN_TIMEOUT: Final = "the function's own timeout was over before the call"
 
@@ -160,6 +165,9 @@ class LiveTurns(Protocol):
 
     async def make(self, unit: Unit, *, path: str) -> Performed:
         """Make and record what an agent does."""
+
+    async def keep(self, performed: Performed) -> None:
+        """Record what has ended, and put its result into the object store if it is large."""
 
     async def settle(self) -> None:
         """Wait until what was recorded is durable, where the expectation wants that."""
@@ -431,7 +439,7 @@ class StrategyRun:
         self, action: Step, mark: str, path: str, branch: Branch, also: Sequence[Command] = ()
     ) -> Taken:
         done: Taken | None = None
-        if branch.is_of_agent or not self._order.is_live:
+        if branch.is_of_agent or self._order.has_parts or not self._order.is_live:
             done = await self._recorded(path, action, mark, branch)
         if done is None:
             done = await self._live(self._do(action, mark, path, branch, also))
@@ -446,7 +454,12 @@ class StrategyRun:
             asked = _asked(path, action, mark, branch)
             if not self._comparison.answers(part, asked):  # guard: other-part-no-answer
                 raise self._differ_at(part, asked)
-            return part
+            if isinstance(part, StepRecorded):
+                return part
+        within = self._order.part_left(f"{path}.")
+        # guard: agent-that-is-gone-differs
+        if within is not None and not isinstance(action, OfAgent):
+            raise self._differ_at(within, _asked(path, action, mark, branch))
         waiting = self._order.ask(path, action, mark, branch)
         return None if waiting is None else await waiting.answered(self._scope)
 
@@ -468,7 +481,10 @@ class StrategyRun:
             if recorded is not None:
                 return recorded
         done = replace(await self._ended(action, work, path, branch), fingerprint=mark, path=path)
-        self.record(done)
+        if self._order.is_live:
+            await self._live(self._surely(partial(self._turns.keep, done)))
+        else:
+            self.record(done)
         await self.settle()
         return done
 
@@ -480,7 +496,9 @@ class StrategyRun:
         branch: Branch,
     ) -> Performed:
         activity = AgentActivity(branch.activity)
-        task = asyncio.create_task(_outside(work(activity, path)), name=f"{action.name} at {path}")
+        within = work(activity, path)
+        task = asyncio.create_task(_outside(within), name=f"{action.name} at {path}")
+        task.add_done_callback(lambda _: close(within))  # It may not have begun.
         self._agents.add(task)
         activity.open()
         done = _cut_off(action)
@@ -537,21 +555,28 @@ class StrategyRun:
 
     async def _unit(self, unit: Unit, path: str, *, branch: Branch) -> Taken:
         action = OfAgent(unit.kind, unit.name)
-        recorded = self._order.part_at(path)
-        if recorded is None:
+        part = self._order.part_at(path)
+        # guard: changed-request-parks
+        if part is not None and part.fingerprint != unit.mark and not unit.stands:
+            raise self._differ(self._changed_unit(unit, part, branch))
+        if not isinstance(part, StepRecorded):
             waiting = self._order.ask(path, action, unit.mark, branch)
             if waiting is not None:
                 await waiting.answered(self._scope)
             made = await self._live(self._made(unit, path, branch))
             self.tokens_used += made.cost_tokens
             return made
-        if recorded.fingerprint != unit.mark and not unit.stands:  # guard: changed-request-parks
-            how = self._comparison.difference(recorded, _asked(path, action, unit.mark, branch))
-            raise self._differ(f"{unit.told(recorded.args)}: {how}" if unit.told else how)
-        self.tokens_used += recorded.cost_tokens
+        self.tokens_used += part.cost_tokens
         if unit.kind is StepKind.TOOL_CALL:  # What it has done is not asked for any more.
             self._order.drop_parts(f"{path}.")
-        return recorded
+        return part
+
+    def _changed_unit(self, unit: Unit, part: StepRecorded | StepAnnounced, branch: Branch) -> str:
+        """Return how an agent asks for something else than it did, and what to do."""
+        args = part.args if isinstance(part, StepRecorded) else NOTHING
+        told = unit.told(args) if unit.told and args != NOTHING else "it asks for something else"
+        at = f" at {branch.origin}" if branch.origin else ""
+        return f"call {part.path}, {unit.kind} {unit.name}{at}: {told}; {REMEDY_OF_AGENT}"
 
     async def _made(self, unit: Unit, path: str, branch: Branch) -> Performed:
         within = branch.child(1, origin=branch.origin)

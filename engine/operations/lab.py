@@ -442,6 +442,10 @@ class LabTurns:
         self.made.append(step)
         return step
 
+    async def keep(self, performed: Performed) -> None:
+        """Note the end of an agent."""
+        self.record(performed)
+
     def time_out(self, action: Step, *, path: str) -> Performed:
         """Answer that a timeout of the function's own has cut `action` off."""
         mark = fingerprint(action)

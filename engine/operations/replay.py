@@ -41,7 +41,7 @@ from engine.app.app import App
 from engine.app.context import Findings
 from engine.app.strategy import Function
 from engine.episodes import recovery, results
-from engine.episodes.episode import UNOPENED, Command, Episode, Status, evolve, fold
+from engine.episodes.episode import UNOPENED, Command, Episode, Performed, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.execution.steps import shown_args
 from engine.functions.begin import begin
@@ -345,6 +345,10 @@ class _ReplayTurns:
     async def make(self, unit: Unit, *, path: str) -> NoReturn:
         del path
         raise _WentLive(OfAgent(unit.kind, unit.name))
+
+    async def keep(self, performed: Performed) -> None:
+        """Note nothing: the end of an agent follows from what it has done."""
+        del performed
 
     def start_child(
         self, action: StartEpisode, mark: str, *, path: str, group: str, begun: int

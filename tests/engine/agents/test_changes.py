@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from engine.agents.toolset import toolset
 from engine.app.function_tool import tool
-from engine.app.strategy import ConvergeResult
+from engine.app.strategy import ConvergeResult, Function, code_of
 from streams.model.events import EpisodeConverged, StepKind, StepRecorded
 from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told
 from tests.engine.functions.stage import app_of, middle, play, resume
@@ -126,3 +128,22 @@ async def test_a_tool_of_steps_that_takes_another_way_parks_its_episode():
     app = app_of(function(write), tools=[read, write], budget=MANY)
     life = await resume(app, events[: called + 1])
     assert "call 1.t1-1.1 was tool_call read.call" in life.parked
+
+
+ASKING = """
+from pydantic_ai import Agent
+agent = Agent("test", name="helper", instructions={!r})
+async def check(ctx, trigger):
+    await ctx.agent(agent, "go")
+"""
+
+
+def test_another_prompt_in_the_module_of_a_function_is_other_code(tmp_path, monkeypatch):
+    """So an episode that is parked tries it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    codes = []
+    for name, prompt in (("first", "be brief"), ("second", "be long"), ("third", "be brief")):
+        (tmp_path / f"asking_{name}.py").write_text(ASKING.format(prompt))
+        module = importlib.import_module(f"asking_{name}")
+        codes.append(code_of(Function(module.check)))
+    assert codes[0] == codes[2] != codes[1]

@@ -23,7 +23,7 @@ from engine.app.actions import Retries
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import ToolFailed
-from engine.errors import CallFailed
+from engine.errors import CallFailed, InvalidAction
 from streams.json import NOTHING, unraw
 from streams.model.events import EndStatus, StepKind, StepRecorded
 from streams.model.triggers import Budget, Mode
@@ -263,8 +263,9 @@ async def test_a_conversation_is_kept_on_demand(keep):
 
     async def ask(ctx, trigger):
         result = await ctx.agent(first, "hi", keep_messages=keep)
-        assert bool(result.messages) is keep
         if not keep:
+            with pytest.raises(InvalidAction, match="keep_messages=True"):
+                assert result.messages
             return ConvergeResult(classification={"said": "none"})
         more = await ctx.agent(then, "and?", message_history=result.messages)
         return ConvergeResult(classification={"said": more.output})
@@ -389,3 +390,45 @@ async def test_a_test_may_override_the_model_of_an_agent():
         life = await play(asking(agent), budget=MANY)
     assert classified(life) == {"said": "overridden"}
     assert classified(await play(asking(agent), budget=MANY)) == {"said": "success (no tool calls)"}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"prompt": {"a": 1}}, "the prompt is a dict, not text"),
+        ({"prompt": "go", "on_change": "continue"}, "on_change: 'continue'; use 'park' or 'go_on'"),
+        ({"agent": "helper", "prompt": "go"}, "'helper' is none; give it Agent(…) of pydantic_ai"),
+    ],
+)
+async def test_an_impossible_call_is_refused_at_its_line(given, told):
+    agent = given.pop("agent", agent_of(Script("hi")))
+
+    async def ask(ctx, trigger):
+        await ctx.agent(agent, given.pop("prompt"), **given)
+
+    life = await play(ask, budget=MANY)
+    assert life.end.error_class == "invalid_action"
+    assert told in life.end.error_detail
+    assert "test_failures.py:" in life.end.error_detail
+
+
+async def test_a_model_that_is_broken_is_not_asked_again():
+    script = Script(ValueError("no such thing"))
+    said = classified(await play(asking(agent_of(script)), budget=MANY))["said"]
+    assert said.startswith("failed: crash: ")
+    assert len(script.asked) == 1
+
+
+async def test_a_tool_of_steps_that_returns_no_json_is_told_by_its_name():
+    async def make(ctx) -> object:
+        """Make something."""
+        return object()
+
+    agent = agent_of(Script([("make", {})]), toolsets=[toolset(make)])
+    said = classified(await play(asking(agent), budget=MANY))["said"]
+    assert said.startswith("failed: unencodable: result of make: ")
+
+
+def test_one_approver_is_written_as_a_list():
+    with pytest.raises(InvalidAction, match="is a text; write"):
+        toolset(approvers="ann")

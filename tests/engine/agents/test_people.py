@@ -58,16 +58,48 @@ async def test_an_approved_call_is_made_and_the_model_is_asked_nothing_twice():
     assert done == ["web"]
     assert len(script.asked) == 2
     (asked,) = [each for each in life.of(StepRecorded) if each.kind is StepKind.APPROVAL]
-    assert unraw(asked.args) == {"tool": "restart", "arguments": {"service": "web"}}
+    assert unraw(asked.args) == {"service": "web"}
+    (block,) = life.of(EpisodeBlocked)
+    assert block.approval.summary == "helper wants to call restart(service='web')"
 
 
 async def test_people_may_change_the_arguments():
     done = []
     script = Script([("restart", {"service": "web"})], lambda messages: told(messages)[-1])
-    edited = {"tool": "restart", "arguments": {"service": "web-2"}}
-    life = await lives(*restarting(script, done), ("approve", {"plan": edited}))
+    life = await lives(*restarting(script, done), ("approve", {"plan": {"service": "web-2"}}))
     assert classified(life) == {"said": "web-2 is up"}
     assert done == ["web-2"]
+
+
+@pytest.mark.parametrize("changes", [{"amount": 10}, {"tool": "other"}, "yes please", None])
+async def test_what_is_no_change_of_the_arguments_calls_nothing(changes):
+    done = []
+    script = Script([("restart", {"service": "web"})], last_told)
+    life = await lives(*restarting(script, done), ("approve", {"plan": changes}))
+    assert "which is no change of its arguments: nothing was called" in classified(life)["said"]
+    assert done == []
+
+
+async def test_people_do_not_see_what_a_tool_hides_and_may_leave_it_as_it_is():
+    done = []
+
+    @tool(side_effect=True, idempotent=True, redact=["token"])
+    async def pay(token: str, usd: int) -> str:
+        """Pay."""
+        done.append((token, usd))
+        return "paid"
+
+    script = Script([("pay", {"token": "s3cret", "usd": 3})], last_told)
+    agent = agent_of(script, toolsets=[toolset(pay, requires_approval=[pay])])
+
+    async def check(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    life = await lives(check, [pay], ("approve", {"plan": {"token": "***", "usd": 2}}))
+    assert classified(life) == {"said": "paid"}
+    assert done == [("s3cret", 2)]
+    (block,) = life.of(EpisodeBlocked)
+    assert "s3cret" not in str(block)
 
 
 async def test_a_denial_is_told_to_the_model_with_its_reason():
