@@ -79,7 +79,10 @@ ENTRIES: Final = {
         "check", "Import an app, and list code that cannot be replayed and names that do not exist."
     ),
     "mcp": Listed("mcp", "MCP: pins of the tools of servers.", is_group=True),
-    "lab": Listed("lab", "Run recorded episodes with today's code, asking models anew."),
+    "lab": Listed(
+        "lab",
+        "Run recorded episodes with the code of today, asking models anew, and tell which differ.",
+    ),
     "doctor": Listed("repairs.doctor", "Check settings, servers, streams and tables."),
 }
 

@@ -8,6 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 import structlog
 
@@ -24,6 +25,9 @@ from vigil.errors import Mistake, near_hint
 from vigil.public import shadowing_in
 
 log = structlog.get_logger("vigil.node")
+
+EXTRAS: Final = {"pydantic_ai": "agents", "mcp": "mcp"}
+"""Package → the extra that brings it."""
 
 
 def load(name: str, *, option: str = "--app") -> App:
@@ -131,7 +135,10 @@ def _module(name: str, *, said: str, sought_in: str) -> ModuleType:
             meant = near_hint(error.name, (each.stem for each in Path(sought_in).glob("*.py")))
             told = "; ".join(filter(None, (problem, meant)))
             raise Mistake(f"{said}: {told}") from error
-        raise Mistake(f"{said}: it imports {error.name!r}, which is not installed") from error
+        extra = EXTRAS.get(error.name or "", "")
+        remedy = f"; pip install 'vigil-engine[{extra}]'" if extra else ""
+        what = f"{error.name!r}, which is not installed{remedy}"
+        raise Mistake(f"{said}: it imports {what}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
