@@ -24,8 +24,7 @@ from engine.app.actions import OfAgent, Step, ToolCall
 from engine.episodes.episode import ARGS_CHARS_MAX
 from engine.episodes.recovery import kind_of, stands, text_of_step
 from engine.errors import Interrupted
-from engine.functions.activity import Activity
-from engine.functions.branch import Branch, parted_at
+from engine.functions.branch import Activity, Branch, parted_at
 from engine.functions.history import History
 from engine.functions.place import place_of_call
 from engine.usercode.cancel_scope import CancelScope
@@ -108,7 +107,7 @@ class Order(Activity):
             on_mismatch: called with what differs, if the replay asks for something else.
             on_rest: called when every branch rests.
         """
-        super().__init__(running=1)
+        self.running = 1
         self._comparison = comparison
         self._on_mismatch, self._on_rest = on_mismatch, on_rest
         self._left = {step.path: step for step in history.steps}
@@ -116,9 +115,9 @@ class Order(Activity):
         self._announced = {each.path: each for each in history.announced}
         """The same for what was announced and not recorded."""
         self._calls = _last_calls(history)
-        self._parts = {step.path: step for step in history.parts}
-        """The same for what is part of an agent."""
-        self._parts_announced = {each.path: each for each in history.parts_announced}
+        self.parts = {step.path: step for step in history.parts}
+        """The same for what is part of an agent. Plain: it is looked at before each call."""
+        self.parts_announced = {each.path: each for each in history.parts_announced}
         self._asked: dict[str, Asked] = {}
         self._is_stopped = False
 
@@ -130,7 +129,7 @@ class Order(Activity):
     @property
     def has_given_all(self) -> bool:
         """Whether everything recorded has been asked for."""
-        return not self._left and not self._parts
+        return not self._left and not self.parts
 
     def has(self, path: str) -> bool:
         """Return whether the call at `path` is recorded, and nobody has asked for it yet."""
@@ -142,7 +141,7 @@ class Order(Activity):
 
     def next_left(self) -> StepRecorded | StepAnnounced | None:
         """Return the first record or announcement that nobody has asked for; None: none is left."""
-        tables = self._left, self._announced, self._parts, self._parts_announced
+        tables = self._left, self._announced, self.parts, self.parts_announced
         return next((each for table in tables for each in table.values()), None)
 
     def answer_alone(self, path: str, mark: str) -> StepRecorded | None:
@@ -178,32 +177,27 @@ class Order(Activity):
         step = self._left.pop(path, None)
         if step is not None and self.is_live:
             self._go_live()
-        part = self._parts.pop(path, None) if step is None else None
+        part = self.parts.pop(path, None) if step is None else None
         return step or part
 
     def part_at(self, path: str) -> StepRecorded | StepAnnounced | None:
         """Return what is recorded, or else announced, at `path` of an agent; None: nothing is."""
-        announced = self._parts_announced.pop(path, None)
-        return self._parts.pop(path, None) or announced
+        announced = self.parts_announced.pop(path, None)
+        return self.parts.pop(path, None) or announced
 
     def part_left(self, prefix: str) -> StepRecorded | StepAnnounced | None:
         """Return what an agent has done or announced, and has not asked for; None: nothing."""
-        parts = [*self._parts.values()], [*self._parts_announced.values()]
+        parts = [*self.parts.values()], [*self.parts_announced.values()]
         left = (each for some in parts for each in some if each.path.startswith(prefix))
         return next(left, None)
 
     def drop_parts(self, prefix: str) -> None:
         """Forget what an agent has done that was cut off, and what was reserved for it."""
-        self._parts = {at: each for at, each in self._parts.items() if not at.startswith(prefix)}
-        announced = self._parts_announced.items()
+        self.parts = {at: each for at, each in self.parts.items() if not at.startswith(prefix)}
+        announced = self.parts_announced.items()
         # A call that was announced is not forgotten: nobody knows whether it was made.
         kept = [(at, each) for at, each in announced if each.is_call or not at.startswith(prefix)]
-        self._parts_announced = dict(kept)
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether agents have done something that they have not asked for yet."""
-        return bool(self._parts or self._parts_announced)
+        self.parts_announced = dict(kept)
 
     def recorded_within(self, path: str) -> StepRecorded | None:
         """Return the first record of a branch of the call at `path`, or of an attempt at it."""

@@ -53,10 +53,11 @@ from engine.errors import (
     StrategyError,
     with_place,
 )
-from engine.functions.activity import Activity, AgentActivity
+from engine.functions.activity import AgentActivity
 from engine.functions.branch import (
     BRANCHES_MAX,
     REFUSALS_MAX,
+    Activity,
     Branch,
     check_run,
     current,
@@ -409,7 +410,7 @@ class StrategyRun:
         # guard: no-json-fails-at-line
         mark = fingerprint(action)  # Raises at the user's line.
         done: Taken | None = None
-        if not branch.is_of_agent:
+        if not branch.activity.is_of_agent:
             done = self._order.answer_alone(path, mark)
         if done is None:
             action = as_asked(action)  # guard: call-arguments-unchanged
@@ -439,7 +440,8 @@ class StrategyRun:
         self, action: Step, mark: str, path: str, branch: Branch, also: Sequence[Command] = ()
     ) -> Taken:
         done: Taken | None = None
-        if branch.is_of_agent or self._order.has_parts or not self._order.is_live:
+        has_parts = self._order.parts or self._order.parts_announced
+        if branch.activity.is_of_agent or has_parts or not self._order.is_live:
             done = await self._recorded(path, action, mark, branch)
         if done is None:
             done = await self._live(self._do(action, mark, path, branch, also))
@@ -449,14 +451,15 @@ class StrategyRun:
     async def _recorded(
         self, path: str, action: Step | OfAgent, mark: str, branch: Branch
     ) -> StepRecorded | None:
-        part = self._order.part_at(path) if branch.is_of_agent else None
+        part = self._order.part_at(path) if branch.activity.is_of_agent else None
         if part is not None:
             asked = _asked(path, action, mark, branch)
             if not self._comparison.answers(part, asked):  # guard: other-part-no-answer
                 raise self._differ_at(part, asked)
             if isinstance(part, StepRecorded):
                 return part
-        within = self._order.part_left(f"{path}.")
+        has_parts = self._order.parts or self._order.parts_announced
+        within = self._order.part_left(f"{path}.") if has_parts else None
         # guard: agent-that-is-gone-differs
         if within is not None and not isinstance(action, OfAgent):
             raise self._differ_at(within, _asked(path, action, mark, branch))
@@ -476,7 +479,7 @@ class StrategyRun:
         branch = await self._begin_call()
         path = branch.next_path()
         mark = fingerprint(action)  # Raises at the user's line.
-        if branch.is_of_agent or self._order.has(path):
+        if branch.activity.is_of_agent or self._order.has(path):
             recorded = await self._recorded(path, action, mark, branch)
             if recorded is not None:
                 return recorded

@@ -19,8 +19,9 @@ MOST = {  # way: files, changes
     "proposal": (52, 204),
     "approval and delivery": (36, 192),
     "approved output": (60, 394),
-    "kill to next step": (34, 200),
-    "kill to end": (39, 282),
+    # A branch is counted in its function, or in the agent that it is part of.
+    "kill to next step": (34, 206),
+    "kill to end": (39, 292),
 }
 CHAIN_MOST = 24
 
