@@ -9928,7 +9928,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "agent-that-is-gone-differs",
         "agents: a function without its agent differs",
         never,
-        "tests/engine/agents/test_odd_ways.py",
+        "tests/engine/agents/test_sizes.py",
     ),
     Mutant(
         "large-end-stored",

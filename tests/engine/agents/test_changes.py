@@ -94,6 +94,7 @@ async def test_an_agent_that_ends_without_what_it_has_done_parks_its_episode():
     life = await resume(app, [tool] if model.kind is StepKind.MODEL_REQUEST else events)
     assert "the replay ends, or waits, without it" in life.parked
     assert not life.of(EpisodeConverged)
+    assert StepKind.AGENT not in {each.kind for each in life.of(StepRecorded)}
 
 
 async def test_each_request_has_the_version_of_the_agent():
