@@ -7,7 +7,6 @@ model's answer: both are the same in a replay, in whatever order parallel calls 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -87,7 +86,6 @@ class AgentRun:
     """The version of the agent, once it has asked its model."""
     cost_usd: Decimal | None = None
     """What its requests have cost; None: it is not known of any."""
-    runs: Counter[str] = field(default_factory=Counter)
 
     def spent(self, taken: UnitResult) -> None:
         """Add what a unit has cost."""

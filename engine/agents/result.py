@@ -54,8 +54,8 @@ class AgentResult(Generic[T]):
     """As the agent declares it."""
     usage: AgentUsage
     cost_usd: Decimal | None
-    """What its requests have cost, those of agents within its tools included; None: nobody knows of
-    any."""
+    """What its requests have cost, as far as that is known; those of agents within its tools are
+    not in it. None: nobody knows of any."""
     version: str
     """Digest of its prompt, tools, settings and model, as its last request had them."""
     kept_messages: tuple[ModelMessage, ...] | None = None

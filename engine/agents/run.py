@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final, Protocol, cast
 
 from pydantic_ai import Agent, UsageLimits, exceptions
@@ -34,6 +35,7 @@ from engine.app.function_tool import without_values
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
 from engine.secrets import HIDDEN
 from engine.usercode.call import call
+from engine.validation import ABSENT
 from streams.model.triggers import Budget
 
 __all__ = ["AgentCall", "problem_of_model", "result_of", "run_agent"]
@@ -60,10 +62,10 @@ EXCEEDED: Final = "agent_budget_exceeded"
 class Asking(Protocol):
     """The `ctx` of the episode, as far as an agent needs it."""
 
-    def call(self, tool: str, /, **args: Any) -> Awaitable[Any]:  # noqa: ANN401
+    def call(self, tool: str, /, **args: object) -> Awaitable[Any]:
         """Call a tool."""
 
-    def approval(self, plan: object, **asked: Any) -> Awaitable[Any]:  # noqa: ANN401
+    def approval(self, plan: object, **asked: object) -> Awaitable[Any]:
         """Ask people."""
 
     def wait(self, ref: str) -> Awaitable[Any]:
@@ -231,20 +233,43 @@ class Deciding:
         # guard: other-changes-call-nothing
         if not isinstance(answer.plan, dict) or answer.plan.keys() - known:
             return ToolDenied(OTHER_CHANGES.format(answer.plan))
-        kept = {name: args[name] for name, each in answer.plan.items() if each == HIDDEN}
-        return ToolApproved(override_args={**answer.plan, **kept})
+        try:
+            changed = _restored(answer.plan, args)
+        except LookupError:
+            return ToolDenied(OTHER_CHANGES.format(answer.plan))
+        return ToolApproved(override_args=changed)
 
-    async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> Any:  # noqa: ANN401
+    async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> object:
         place = place_of_call(run, asked.tool_call_id)
         async with self.parts.piece(f"d{place}"):
             return await self.ctx.wait(f"{self.parts.key}:{place}")
 
 
 def _decision(run: RunContext[Any], name: str) -> ToolApproval:
-    tools = run.tool_manager.tools if run.tool_manager is not None else None
-    found = tools.get(name) if tools else None
-    said = (found.tool_def.metadata or {}).get(DECIDED) if found else None
+    found = run.tools.get(name)
+    said = (found.metadata or {}).get(DECIDED) if found is not None else None
     return said if isinstance(said, ToolApproval) else ToolApproval()
+
+
+def _restored(edited: object, asked: object) -> Any:  # noqa: ANN401 - any JSON value
+    """Return `edited` with the values of `asked` where people were shown that one is hidden.
+
+    Raises `LookupError` if there is none at that place.
+    """
+    match edited:
+        case str() if edited == HIDDEN:
+            if asked is ABSENT:
+                raise LookupError(HIDDEN)
+            return asked
+        case dict():
+            named = asked if isinstance(asked, dict) else {}
+            return {name: _restored(each, named.get(name, ABSENT)) for name, each in edited.items()}
+        case list():
+            listed = asked if isinstance(asked, list) else []
+            pairs = zip_longest(edited, listed[: len(edited)], fillvalue=ABSENT)
+            return [_restored(each, before) for each, before in pairs]
+        case _:
+            return edited
 
 
 def _arguments_of(run: RunContext[Any], name: str) -> Iterable[str]:

@@ -45,7 +45,7 @@ StepFunction: TypeAlias = Callable[..., Awaitable[object]]
 class StepContext(Protocol):
     """The `ctx` of the episode, as far as tools need it."""
 
-    def call(self, tool: str, /, **args: Any) -> Awaitable[Any]:  # noqa: ANN401
+    def call(self, tool: str, /, **args: object) -> Awaitable[Any]:
         """Call a tool."""
 
 

@@ -19,7 +19,7 @@ def told(messages):
 
 
 def app_of(asked: Counter):
-    """Return an app whose agent makes five requests and eight calls, three of them at once."""
+    """Return an app whose agent makes five requests and six calls, three of them at once."""
 
     def expert_model(messages, info):
         asked["expert"] += 1

@@ -102,6 +102,53 @@ async def test_people_do_not_see_what_a_tool_hides_and_may_leave_it_as_it_is():
     assert "s3cret" not in str(block)
 
 
+@pytest.mark.parametrize(
+    ("plan", "paid"),
+    [
+        ({"card": {"token": "***", "kind": "visa"}, "usd": 2}, {"token": "s3cret", "kind": "visa"}),
+        ({"card": {"token": "other"}, "usd": 2}, {"token": "other"}),
+        ({"card": {"no": "1"}, "usd": 2}, {"no": "1"}),
+    ],
+)
+async def test_what_is_hidden_within_an_argument_stays_what_it_was(plan, paid):
+    done = []
+
+    @tool(side_effect=True, idempotent=True, redact=["token"])
+    async def pay(card: dict[str, str], usd: int = 1) -> str:
+        """Pay."""
+        done.append(card)
+        return "paid"
+
+    script = Script([("pay", {"card": {"token": "s3cret"}})], last_told)
+    agent = agent_of(script, toolsets=[toolset(pay, requires_approval=[pay])])
+
+    async def check(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    await lives(check, [pay], ("approve", {"plan": plan}))
+    assert done == [paid]
+
+
+async def test_a_hidden_value_that_was_never_there_calls_nothing():
+    done = []
+
+    @tool(side_effect=True, idempotent=True, redact=["token"])
+    async def pay(usd: int, token: str = "") -> str:
+        """Pay."""
+        done.append(usd)
+        return "paid"
+
+    script = Script([("pay", {"usd": 3})], last_told)
+    agent = agent_of(script, toolsets=[toolset(pay, requires_approval=[pay])])
+
+    async def check(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    life = await lives(check, [pay], ("approve", {"plan": {"usd": 2, "token": "***"}}))
+    assert "which is no change of its arguments" in classified(life)["said"]
+    assert done == []
+
+
 async def test_a_denial_is_told_to_the_model_with_its_reason():
     done = []
     script = Script([("restart", {"service": "web"})], last_told)
