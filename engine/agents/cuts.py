@@ -21,7 +21,7 @@ class Cut:
     chars: int = CHARS_MAX
     end: Literal["head", "tail"] = "head"
     path: str = ""
-    """Where in the result, such as `items.0.log`; empty: all of it."""
+    """Where in the result, such as `log.text`; empty: all of it."""
 
     def __post_init__(self) -> None:
         """Refuse what is impossible."""

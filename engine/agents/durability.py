@@ -37,9 +37,9 @@ from pydantic_core import to_json
 
 from engine.agents.digests import Prompt, Prompts, digest
 from engine.agents.model_errors import class_of, failed, raised_again
-from engine.agents.places import place_of_call
+from engine.agents.places import place_in_answer
 from engine.agents.toolset import StepToolset
-from engine.agents.unit import Made, OnChange, Parts, RequestSize, Unit, UnitResult
+from engine.agents.unit import OnChange, Parts, RequestSize, Unit, UnitOutcome, UnitResult
 from engine.app.actions import Retries
 from engine.app.function_tool import without_values
 from engine.errors import CRASH, EpisodeFailed, InvalidAction, Unencodable
@@ -103,7 +103,7 @@ class AgentRun:
             return await body()  # It is only told what a unit is doing.
         ctx = next((each for each in cache_key if isinstance(each, RunContext)), None)
         unit = self._unit(operation_id, body, cache_key, ctx)
-        async with self.parts.piece(_part(operation_id, ctx)):
+        async with self.parts.enter(_part(operation_id, ctx)):
             taken = await self.parts.unit(unit)
         record_durable_unit(executed=taken.is_new)
         self.spent(taken)
@@ -128,7 +128,7 @@ class AgentRun:
                     name=f"{self.name}.{ctx.tool_name}",
                     mark=digest([ctx.tool_name, args]),
                     args=_shown(args),
-                    make=lambda _: made(body),
+                    make=lambda _: outcome_of(body),
                 )
             case _:
                 name = type(operation_id).__name__.removesuffix("Id")
@@ -137,7 +137,7 @@ class AgentRun:
                     name=f"{self.name}.{name}",
                     mark=digest([repr(operation_id)]),
                     args=raw({}),
-                    make=lambda _: made(body),
+                    make=lambda _: outcome_of(body),
                 )
 
     def _request(
@@ -149,11 +149,11 @@ class AgentRun:
         self.versions.append(prompt.version)
         given = (settings or {}).get("max_tokens")
 
-        async def make(key: str) -> Made:
+        async def make(key: str) -> UnitOutcome:
             headers = (settings or {}).get(HEADERS)
             if headers is not None and key:
                 headers[IDEMPOTENCY_KEY] = key  # guard: request-has-key
-            return await made(body, hidden=self.hidden)
+            return await outcome_of(body, hidden=self.hidden)
 
         size = len(to_json([messages, parameters], fallback=repr))
         return Unit(
@@ -170,7 +170,7 @@ class AgentRun:
         )
 
 
-class Backend(JournalCallableOperationBackend[None]):
+class VigilBackend(JournalCallableOperationBackend[None]):
     """Gives what the library has executed to a run."""
 
     def __init__(self, run: AgentRun, *, default_model_id: str | None) -> None:
@@ -192,7 +192,7 @@ class Backend(JournalCallableOperationBackend[None]):
         return await self._run.execute(operation_id, body, cache_key)
 
 
-class Durability(BaseDurabilityCapability[Any]):
+class VigilDurability(BaseDurabilityCapability[Any]):
     """Has one run of an agent journaled."""
 
     engine_spec: ClassVar[DurabilityEngineSpec] = DurabilityEngineSpec(
@@ -220,16 +220,16 @@ class Durability(BaseDurabilityCapability[Any]):
         if agent is None or not isinstance(model, Model) or model is agent.model:
             return self
         known = {f"{model.system}:{model.model_name}": model}
-        return Durability(self._run, models=known).for_agent(agent)
+        return VigilDurability(self._run, models=known).for_agent(agent)
 
     @property
     def in_durable_context(self) -> bool:
         """Always: it is made for a run in an episode."""
         return True
 
-    def get_durable_operation_backend(self) -> Backend:
+    def get_durable_operation_backend(self) -> VigilBackend:
         """Return what executes the units of the run."""
-        return Backend(self._run, default_model_id=self.default_model_id)
+        return VigilBackend(self._run, default_model_id=self.default_model_id)
 
     def get_default_run_id(self) -> str:
         """Return an identifier that is the same in a replay."""
@@ -251,9 +251,9 @@ class Durability(BaseDurabilityCapability[Any]):
         return await self._run.decide(ctx, requests)
 
 
-async def made(
+async def outcome_of(
     body: Callable[[], Awaitable[object]], *, hidden: frozenset[str] = frozenset()
-) -> Made:
+) -> UnitOutcome:
     """Return what `body` has brought, or how it has failed."""
     try:
         payload = await call(body)
@@ -262,32 +262,32 @@ async def made(
     try:
         if isinstance(payload, dict) and payload.get("kind") == "response":
             return _answered(payload, hidden)
-        return Made(result=raw(payload))
+        return UnitOutcome(result=raw(payload))
     except (TypeError, ValueError, Unencodable) as error:
-        return Made(error_class=Unencodable.error_class, error_detail=str(error))
+        return UnitOutcome(error_class=Unencodable.error_class, error_detail=str(error))
 
 
-def _failed(raised: EpisodeFailed) -> Made:
+def _failed(raised: EpisodeFailed) -> UnitOutcome:
     cause = raised.__cause__
     match cause:
         case exceptions.ModelAPIError():
             return failed(cause)
         case NotJson():
-            return Made(error_class=Unencodable.error_class, error_detail=str(cause))
+            return UnitOutcome(error_class=Unencodable.error_class, error_detail=str(cause))
         case Exception() if class_of(cause):
-            return Made(error_class=class_of(cause), error_detail=str(cause))
+            return UnitOutcome(error_class=class_of(cause), error_detail=str(cause))
         case _:
-            return Made(error_class=raised.error_class or CRASH, error_detail=raised.detail)
+            return UnitOutcome(error_class=raised.error_class or CRASH, error_detail=raised.detail)
 
 
-def _answered(payload: dict[str, Any], hidden: frozenset[str]) -> Made:
+def _answered(payload: dict[str, Any], hidden: frozenset[str]) -> UnitOutcome:
     """Return the answer of a model, in short: what is not there is not written."""
     used = payload.get("usage") or {}
     parts = [_given(part) for part in payload["parts"]]
     said = {**_given(payload), "parts": parts, "usage": _given(used)}
     said.pop("timestamp", None)  # The commit has the time.
     shown = {**said, "parts": [_without_secrets(part, hidden) for part in parts]}
-    return Made(
+    return UnitOutcome(
         result=raw(said),
         shown=NOTHING if shown == said else raw(shown),
         model=str(payload.get("model_name") or ""),
@@ -333,9 +333,9 @@ def _part(operation_id: DurableOperationId, ctx: RunContext[Any] | None) -> str:
         case ModelRequestId() | ModelCompactMessagesId():
             return f"m{step}"
         case ToolsetCallToolId() if ctx is not None:
-            return f"t{place_of_call(ctx)}"
+            return f"t{place_in_answer(ctx)}"
         case ToolsetValidateToolArgumentsId() if ctx is not None:
-            return f"v{place_of_call(ctx)}"
+            return f"v{place_in_answer(ctx)}"
         case _:
             return f"x{step}-{digest([repr(operation_id)])}"
 

@@ -18,7 +18,7 @@ from engine.agents.classes import (
     QUOTA_EXCEEDED,
     REFUSED,
 )
-from engine.agents.unit import Made
+from engine.agents.unit import UnitOutcome
 from engine.app.tools import RATE_LIMITED, class_of_status
 from streams.json import NOTHING, raw
 
@@ -68,10 +68,10 @@ def class_of(error: BaseException) -> str:
     return "tool_unavailable" if isinstance(error, exceptions.ModelAPIError) else ""
 
 
-def failed(error: exceptions.ModelAPIError) -> Made:
+def failed(error: exceptions.ModelAPIError) -> UnitOutcome:
     """Return what is recorded of a request that failed."""
     status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else 0
-    return Made(
+    return UnitOutcome(
         result=raw(_Said(error.model_name, status)),
         error_class=class_of(error),
         is_billed=not status,  # It has answered that it does not.

@@ -10,7 +10,7 @@ from pydantic_ai.tools import RunContext
 from engine.agents.digests import digest
 
 
-def place_of_call(ctx: RunContext[Any], tool_call_id: str | None = None) -> str:
+def place_in_answer(ctx: RunContext[Any], tool_call_id: str | None = None) -> str:
     """Return where the model has called a tool: `2-3`, the third of its answer in run step 2.
 
     That is the tool that is being called, or `tool_call_id`.
@@ -21,4 +21,4 @@ def place_of_call(ctx: RunContext[Any], tool_call_id: str | None = None) -> str:
             ids = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
             if wanted in ids:
                 return f"{ctx.run_step}-{ids.index(wanted) + 1}"
-    return f"{ctx.run_step}-{digest([wanted])}"  # Made by a tool of the library's.
+    return f"{ctx.run_step}-{digest([wanted])}"  # UnitOutcome by a tool of the library's.

@@ -24,12 +24,12 @@ from pydantic_ai.tools import (
 )
 from pydantic_ai.toolsets import AbstractToolset
 
-from engine.agents.durability import HEADERS, AgentRun, Durability
+from engine.agents.durability import HEADERS, AgentRun, VigilDurability
 from engine.agents.model_errors import UnitFailed, class_of
-from engine.agents.places import place_of_call
+from engine.agents.places import place_in_answer
 from engine.agents.result import recorded, result_of
-from engine.agents.toolset import DECIDED, RUNNING, Running, StepToolset, ToolApproval
-from engine.agents.unit import OTHER_MODEL, Made, OnChange, Parts
+from engine.agents.toolset import APPROVAL, RUNNING, RunningAgent, StepToolset, ToolApproval
+from engine.agents.unit import OTHER_MODEL, OnChange, Parts, UnitOutcome
 from engine.app.actions import Retries
 from engine.app.function_tool import without_values
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
@@ -54,6 +54,9 @@ OTHER_CHANGES: Final = (
     " names"
 )
 """What a model is told where people have changed something else."""
+
+INVALID_AGENT: Final = "invalid_agent"
+"""Error class of an agent that cannot be run as it is declared, or on this machine."""
 
 EXCEEDED: Final = "agent_budget_exceeded"
 """Error class of an agent that has used up its own budget."""
@@ -95,12 +98,12 @@ class AgentCall:
         return "".join(each for each in self.prompt if isinstance(each, str))
 
 
-async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
+async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
     """Return how the run of an agent ended, as it is recorded."""
     hidden = _hidden_in(asked.agent.toolsets)
-    decide = Deciding(parts, ctx, asked.name, hidden)
+    decide = DeferredCalls(parts, ctx, asked.name, hidden)
     run = AgentRun(parts, asked.name, asked.retries, asked.on_change, decide=decide, hidden=hidden)
-    RUNNING.set(Running(parts, ctx))
+    RUNNING.set(RunningAgent(parts, ctx))
     try:
         result = await call(_result, run, asked)
         said = recorded(
@@ -112,8 +115,8 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> Made:
     except EpisodeFailed as failed:
         return _failed(failed)
     except StrategyError as error:
-        return Made(error_class=error.error_class, error_detail=str(error))
-    return Made(result=said)
+        return UnitOutcome(error_class=error.error_class, error_detail=str(error))
+    return UnitOutcome(result=said)
 
 
 def problem_of_model(name: str) -> str:
@@ -136,7 +139,7 @@ async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the
             message_history=asked.message_history,
             usage_limits=_limits(asked.budget),
             model_settings=_settings_of(asked.agent),
-            capabilities=[Durability(run)],
+            capabilities=[VigilDurability(run)],
             infer_name=False,
         )
 
@@ -161,29 +164,30 @@ def _limits(budget: Budget | None) -> UsageLimits:
     )
 
 
-def _failed(failed: EpisodeFailed) -> Made:
+def _failed(failed: EpisodeFailed) -> UnitOutcome:
     cause = failed.__cause__
     match cause:
         case (
             UnitFailed(error_class=name, detail=detail)
             | CallFailed(error_class=name, detail=detail)
         ):
-            return Made(error_class=name, error_detail=detail)
+            return UnitOutcome(error_class=name, error_detail=detail)
         case exceptions.UsageLimitExceeded():
             told = str(cause).partition(". ")[0].partition(" Consider")[0]
-            return Made(error_class=EXCEEDED, error_detail=f"{told}; see the budget of ctx.agent")
+            told = f"{told}; see the budget of ctx.agent"
+            return UnitOutcome(error_class=EXCEEDED, error_detail=told)
         case ImportError():  # Of a provider.
-            return Made(error_class="invalid_agent", error_detail=str(cause).replace("\n", " "))
+            return UnitOutcome(error_class=INVALID_AGENT, error_detail=" ".join(str(cause).split()))
         case Exception() if class_of(cause):
-            return Made(error_class=class_of(cause), error_detail=str(cause))
+            return UnitOutcome(error_class=class_of(cause), error_detail=str(cause))
         case exceptions.UserError():
-            return Made(error_class="invalid_agent", error_detail=str(cause))
+            return UnitOutcome(error_class=INVALID_AGENT, error_detail=str(cause))
         case _:
-            return Made(error_class=failed.error_class or CRASH, error_detail=failed.detail)
+            return UnitOutcome(error_class=failed.error_class or CRASH, error_detail=failed.detail)
 
 
 @dataclass(frozen=True)
-class Deciding:
+class DeferredCalls:
     """Has people decide on the calls of an agent; each is a request of its own."""
 
     parts: Parts
@@ -215,7 +219,7 @@ class Deciding:
         said = _decision(run, asked.tool_name)
         args = asked.args_as_dict()
         shown = without_values(args, self.hidden)  # guard: approval-hides-secrets
-        async with self.parts.piece(f"d{place_of_call(run, asked.tool_call_id)}"):
+        async with self.parts.enter(f"d{place_in_answer(run, asked.tool_call_id)}"):
             answer = await self.ctx.approval(
                 shown,
                 summary=_cut(f"{self.name} wants to call {asked.tool_name}({_short(shown)})"),
@@ -240,14 +244,14 @@ class Deciding:
         return ToolApproved(override_args=changed)
 
     async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> object:
-        place = place_of_call(run, asked.tool_call_id)
-        async with self.parts.piece(f"d{place}"):
+        place = place_in_answer(run, asked.tool_call_id)
+        async with self.parts.enter(f"d{place}"):
             return await self.ctx.wait(f"{self.parts.key}:{place}")
 
 
 def _decision(run: RunContext[Any], name: str) -> ToolApproval:
     found = run.tools.get(name)
-    said = (found.metadata or {}).get(DECIDED) if found is not None else None
+    said = (found.metadata or {}).get(APPROVAL) if found is not None else None
     return said if isinstance(said, ToolApproval) else ToolApproval()
 
 

@@ -21,7 +21,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from engine.agents.cuts import WHOLE, Cut
 from engine.agents.model_errors import UnitFailed
-from engine.agents.places import place_of_call
+from engine.agents.places import place_in_answer
 from engine.agents.unit import Parts
 from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool
 from engine.app.strategy import IN_STRATEGY
@@ -30,7 +30,7 @@ from engine.errors import CallFailed, EpisodeFailed, InvalidAction, Unencodable
 from engine.usercode.call import call
 from streams.json import raw
 
-DECIDED: Final = "vigil"
+APPROVAL: Final = "vigil"
 """The key of a tool's metadata under which it says who decides on its calls."""
 
 MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed", "unstubbed"})
@@ -50,7 +50,7 @@ class StepContext(Protocol):
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningAgent:
     """The agent that runs."""
 
     parts: Parts
@@ -58,7 +58,7 @@ class Running:
     """That of the episode."""
 
 
-RUNNING: Final[ContextVar[Running]] = ContextVar("running_agent")
+RUNNING: Final[ContextVar[RunningAgent]] = ContextVar("running_agent")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class StepToolset(AbstractToolset[Any]):
             description=each.tool.description or None,
             parameters_json_schema=each.tool.schema,
             kind="unapproved" if each.decision else "function",
-            metadata={DECIDED: each.decision} if each.decision else None,
+            metadata={APPROVAL: each.decision} if each.decision else None,
         )
         return ToolsetTool(toolset=self, tool_def=definition, max_retries=1, args_validator=_ANY)
 
@@ -131,7 +131,7 @@ class StepToolset(AbstractToolset[Any]):
             raise InvalidAction(f"{name}: its agent is not run by ctx.agent(…)")
         parts = running.parts
         before = parts.recorded
-        async with parts.piece(f"t{place_of_call(ctx)}"):
+        async with parts.enter(f"t{place_in_answer(ctx)}"):
             try:
                 if called.makes_steps is None:
                     asked = f"{called.tool.capability}.{called.tool.action}"

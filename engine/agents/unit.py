@@ -1,4 +1,4 @@
-"""`Unit`: something that an agent does once, whose result is recorded, and what it `Made`."""
+"""`Unit`: what an agent does once, and `UnitOutcome`: what that has brought."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OnChange: TypeAlias = Literal["park", "go_on"]
 """What becomes of an episode whose agent asks its model for something else than was recorded."""
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class UnitOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a unit has brought."""
 
     result: msgspec.Raw = NOTHING
@@ -71,7 +71,7 @@ class Unit:
     """Digest of what is asked."""
     args: msgspec.Raw
     """What people see of it."""
-    make: Callable[[str], Awaitable[Made]]
+    make: Callable[[str], Awaitable[UnitOutcome]]
     """Makes it, with the idempotency key of the attempt; empty: it is made anew."""
     agent: str = ""
     """The agent with the digest of its version, as it is recorded."""
@@ -109,11 +109,11 @@ class Parts(Protocol):
     def recorded(self) -> int:
         """How many steps of the function this node has made and recorded by now."""
 
-    def piece(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Return within what the current task makes calls, as part `name` of the agent."""
+    def enter(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Have the current task make its calls as part `name` of the agent, for a while."""
 
     async def unit(self, unit: Unit) -> UnitResult:
-        """Return the result of `unit`, within a piece."""
+        """Return the result of `unit`, within the part that was entered."""
 
     async def sleep(self, seconds: float) -> None:
         """Go on after `seconds`; from 5 s on, no node has the episode."""

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.agents.unit import Made, Unit
+from engine.agents.unit import Unit, UnitOutcome
 from engine.app.actions import (
     Pause,
     ReportFindings,
@@ -257,11 +257,11 @@ class EpisodeTurns:
             await self.barrier()  # guard: reservation-durable-first
         return True
 
-    async def _made(self, unit: Unit, path: str) -> Made:
+    async def _made(self, unit: Unit, path: str) -> UnitOutcome:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
             return await unit.make(f"{self.opened.episode_id}:{path}")
         # guard: dry-run-agent-tools
-        return Made(
+        return UnitOutcome(
             error_class=SIDE_EFFECT,
             error_detail=f"{unit.name}: nobody knows whether it changes anything; in a dry run an"
             " agent calls tools of vigil.agents.toolset alone",
@@ -661,7 +661,7 @@ class Driver:
 
 
 def performed_unit(
-    unit: Unit, made: Made, *, path: str, key: str, cost_ms: int, prices: Prices
+    unit: Unit, made: UnitOutcome, *, path: str, key: str, cost_ms: int, prices: Prices
 ) -> Performed:
     """Return `unit`, at `path`, as a step with what it has brought; `key` varies its pauses."""
     retry_after_s = 0.0
@@ -694,7 +694,7 @@ def performed_unit(
     )
 
 
-def _cost_of(unit: Unit, made: Made, prices: Prices) -> Decimal | None:
+def _cost_of(unit: Unit, made: UnitOutcome, prices: Prices) -> Decimal | None:
     """Return what a request has cost; None: nobody knows, or it is none."""
     if unit.size is None:
         return None

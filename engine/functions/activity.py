@@ -1,7 +1,7 @@
 """Whether something goes on in an agent: if not, the episode is left.
 
 In a function, nothing can go on once no branch runs. In an agent that is not certain at once: its
-library has tasks of its own, and goes on between two of the pieces that are known here.
+library has tasks of its own, and goes on between two of the parts that are known here.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MISSING: Final = 'ctx.agent needs the extra "agents": pip install "vigil-engine[
 PROMPT_CHARS_MAX: Final = 16_000
 """How much of a prompt people see, in characters: a commit must hold it."""
 
-NAP: Final = "z"
+PAUSE: Final = "z"
 """The part of an agent in which its library pauses, such as between two looks at a batch."""
 
 
@@ -54,8 +54,8 @@ class AgentParts:
         return self.run.steps_made
 
     @asynccontextmanager
-    async def piece(self, name: str) -> AsyncIterator[None]:
-        """Return within what the current task makes calls, as part `name` of the agent."""
+    async def enter(self, name: str) -> AsyncIterator[None]:
+        """Have the current task make its calls as part `name` of the agent, for a while."""
         branch = self._branches.get(name)
         if branch is None:
             prefix = f"{self.path}.{name}."
@@ -70,12 +70,12 @@ class AgentParts:
             self.activity.end()
 
     async def unit(self, unit: units.Unit) -> units.UnitResult:
-        """Return the result of `unit`, within a piece."""
+        """Return the result of `unit`, within the part that was entered."""
         return await self.run.unit(unit)
 
     async def sleep(self, seconds: float) -> None:
         """Go on after `seconds`; from 5 s on, no node has the episode."""
-        async with self.piece(NAP):
+        async with self.enter(PAUSE):
             await self.run.step(Sleep(seconds))
 
 

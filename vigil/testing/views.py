@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engine.agents.said import said
+from engine.agents.answer_text import answer_text
 from engine.children.rules import parent_of
 from engine.episodes.episode import Status, fold
 from engine.findings.store import newest_event
@@ -66,8 +66,9 @@ class StepSnapshot:
             return f"{self.error_class}: {self.error_detail}"
         if self.stored is not None:
             return f"{self.stored.size_bytes:,} bytes ({self.stored.digest[:12]}…)"
+        is_answer = self.kind is StepKind.MODEL_REQUEST
         # guard: ids-of-calls-not-compared
-        return said(self.result) if self.kind is StepKind.MODEL_REQUEST else repr(self.result)
+        return answer_text(self.result) if is_answer else repr(self.result)
 
 
 @dataclass(frozen=True, kw_only=True)

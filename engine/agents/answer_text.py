@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 
-def said(answer: object) -> str:
+def answer_text(answer: object) -> str:
     """Return the text of a recorded answer of a model, and the calls that it asks for."""
     parts = answer.get("parts", ()) if isinstance(answer, Mapping) else ()
     told = [_part(each) for each in parts if isinstance(each, Mapping)]
