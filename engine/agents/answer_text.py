@@ -1,25 +1,47 @@
-"""What a model has said, in short, for people. Pure."""
+"""What a model has answered, in words for people. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from streams.json import UNDECODABLE
+
+
+def calls_of(answer: object) -> Sequence[str]:
+    """Return the calls that a recorded answer asks for: `restart(service="web")`."""
+    return [_call(each) for each in _parts(answer, "tool-call")]
+
+
+def texts_of(answer: object) -> Sequence[str]:
+    """Return the texts of a recorded answer."""
+    return [str(each.get("content", "")) for each in _parts(answer, "text")]
 
 
 def answer_text(answer: object) -> str:
-    """Return the text of a recorded answer of a model, and the calls that it asks for."""
+    """Return the texts of a recorded answer, and the calls that it asks for, on one line."""
+    return ", ".join([*map(repr, texts_of(answer)), *calls_of(answer)]) or "nothing"
+
+
+def _parts(answer: object, kind: str) -> Iterator[Mapping[str, object]]:
     parts = answer.get("parts", ()) if isinstance(answer, Mapping) else ()
-    told = [_part(each) for each in parts if isinstance(each, Mapping)]
-    return ", ".join(filter(None, told)) or "nothing"
+    for each in parts:
+        if isinstance(each, Mapping) and each.get("part_kind") == kind:
+            yield each
 
 
-def _part(part: Mapping[str, object]) -> str:
-    match part.get("part_kind"):
-        case "text":
-            return repr(part.get("content", ""))
-        case "tool-call":
-            args = part.get("args") or {}
-            given = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
-            return f"{part.get('tool_name')}({given})"
-        case _:
-            return ""
+def _call(part: Mapping[str, object]) -> str:
+    name, args = part.get("tool_name"), part.get("args")
+    if isinstance(args, str):
+        try:
+            args = msgspec.json.decode(args)
+        except UNDECODABLE:
+            return f"{name}({args})"
+    if not isinstance(args, dict):
+        return f"{name}()"
+    return f"{name}({', '.join(f'{each}={_json(args[each])}' for each in sorted(args))})"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()

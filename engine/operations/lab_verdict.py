@@ -11,18 +11,18 @@ severity, outputs by adapter and key; and of two answers with calls of tools, on
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
+from engine.agents.answer_text import calls_of, texts_of
 from engine.episodes.episode import Episode, Performed, attempt_at
 from engine.errors import BUDGET_EXCEEDED, BadHistory
 from engine.outputs.keys import output_key
-from streams.json import NOTHING, UNDECODABLE, unraw
+from streams.json import NOTHING, unraw
 from streams.model.events import (
     EndStatus,
     EpisodeConverged,
@@ -31,6 +31,8 @@ from streams.model.events import (
     StepAnnounced,
     StepKind,
     StepRecorded,
+    position_of,
+    request_of,
 )
 from streams.model.findings import ClearFinding, FindingIntent, RaiseFinding
 from streams.model.outputs import OutputIntent, OutputResult
@@ -201,30 +203,19 @@ def cost_of(steps: Iterable[Made]) -> LabCost:
 def first_divergence(then: Iterable[Made], now: Iterable[Made]) -> Divergence | None:
     """Return the first request whose answer differs, in the order in which an agent asks."""
     before, after = _answered(then), _answered(now)
-    for path in sorted({*before, *after}, key=_moment_of):
+    for path in sorted({*before, *after}, key=position_of):
         was, is_ = before.get(path), after.get(path)
         told = answer_of(was), answer_of(is_)
         if told[0] != told[1]:  # guard: lab-first-divergence
             request = was or is_
             assert request is not None, "one of them has it"
             return Divergence(
-                request=f"request {_number(path)} of {request.tool_name}",
+                request=f"request {request_of(path)} of {request.tool_name}",
                 path=path,
                 then=told[0],
                 now=told[1],
             )
     return None
-
-
-class _Part(msgspec.Struct, frozen=True):
-    part_kind: str
-    content: Any = None
-    tool_name: str = ""
-    args: Any = None
-
-
-class _Response(msgspec.Struct, frozen=True):
-    parts: list[_Part] = []
 
 
 def answer_of(step: Made | None) -> str:
@@ -233,27 +224,9 @@ def answer_of(step: Made | None) -> str:
         return ""
     if step.error_class:
         return f"failed: {step.error_class}"
-    parts = msgspec.json.decode(step.result, type=_Response).parts
-    calls = [_call(each) for each in parts if each.part_kind == "tool-call"]
-    texts = [str(each.content) for each in parts if each.part_kind == "text"]
+    answer = unraw(step.result)
+    calls, texts = calls_of(answer), texts_of(answer)
     return ", ".join(calls) if calls else "\n".join(texts)  # guard: lab-words-beside-calls
-
-
-def _call(part: _Part) -> str:
-    args = part.args
-    if isinstance(args, str):
-        try:
-            args = msgspec.json.decode(args)
-        except UNDECODABLE:
-            return f"{part.tool_name}({args})"
-    if not isinstance(args, dict):
-        return f"{part.tool_name}()"
-    said = (f"{name}={_json(args[name])}" for name in sorted(args))
-    return f"{part.tool_name}({', '.join(said)})"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value, order="sorted").decode()
 
 
 def _answered(steps: Iterable[Made]) -> dict[str, Made]:
@@ -263,29 +236,6 @@ def _answered(steps: Iterable[Made]) -> dict[str, Made]:
         for each in steps
         if each.kind is StepKind.MODEL_REQUEST and not each.retry_s
     }
-
-
-_PART: Final = re.compile(r"([a-z]+)(\d+)(?:-(\d+))?")
-"""A part of an agent in a path: `m2`, `t2-1`."""
-
-
-def _moment_of(path: str) -> tuple[tuple[int, int, int], ...]:
-    """Return what orders parts of agents: a request comes before what its answer calls."""
-    return tuple(map(_moment_of_word, path.split(".")))
-
-
-def _moment_of_word(word: str) -> tuple[int, int, int]:
-    part = _PART.match(word)
-    if part is None:
-        return int(word) if word.isdecimal() else 0, 0, 0
-    letter, step, place = part.groups()
-    return int(step), 0 if letter == "m" else 1, int(place or 0)
-
-
-def _number(path: str) -> str:
-    """Return which request of its agent is at `path`."""
-    parts = [part for word in path.split(".") if (part := _PART.match(word))]
-    return parts[-1][2] if parts else "1"
 
 
 def _in_words(intent: FindingIntent) -> str:

@@ -23,6 +23,7 @@ from streams.model.events import (
     EpisodeConverged,
     EpisodeOpened,
     EpisodeStarted,
+    Position,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -34,9 +35,6 @@ from streams.model.outputs import OutputIntent
 from streams.ports.log import Recorded
 
 Values: TypeAlias = Mapping[str, object]
-
-Place: TypeAlias = tuple[tuple[int, str], ...]
-"""Orders steps by where they were asked for; see `position_of`."""
 
 _NO_VALUES: Final[Values] = {}
 
@@ -195,12 +193,12 @@ class _Run:
         }
 
 
-def _place(step: StepRecorded, number: int) -> Place:
-    return position_of(step.path) if step.path else ((number, ""),)
+def _place(step: StepRecorded, number: int) -> Position:
+    return position_of(step.path) if step.path else ((number, 0, 0, ""),)
 
 
 def _first_different(
-    left: Mapping[Place, StepRecorded], right: Mapping[Place, StepRecorded]
+    left: Mapping[Position, StepRecorded], right: Mapping[Position, StepRecorded]
 ) -> tuple[int, StepDifference | None]:
     """Return how many steps are common, and the first that is not."""
     for common, place in enumerate(sorted({*left, *right})):
@@ -213,7 +211,7 @@ def _first_different(
             call = before["call"]
             values = [ValueDifference(name="call", left=call, right=call), *values]
         only_in = "right" if ours is None else "left" if theirs is None else ""
-        ((number, _), *_), there = place, ours or theirs
+        number, there = place[0][0], ours or theirs
         step = (there.path if there is not None else "") or str(number)
         return common, StepDifference(step=step, values=values, only_in=only_in)
     return len(left), None

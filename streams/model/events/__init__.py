@@ -40,12 +40,14 @@ from streams.model.events.episodes import (
     EpisodeStarted,
     Fork,
     Parked,
+    Position,
     Resolution,
     StepAnnounced,
     StepKind,
     StepRecorded,
     StoredResult,
     position_of,
+    request_of,
 )
 from streams.model.events.findings import (
     FindingAcknowledged,

@@ -197,19 +197,37 @@ AGAIN: Final = ".0."
 """Separates the path of a call from the number of a pause or later attempt."""
 
 
-def position_of(path: str) -> tuple[tuple[int, str], ...]:
-    """Return what orders calls by their paths, in which all numbers count by their values."""
-    return tuple(
-        (int(word), "") if word.isdecimal() else (0, _NUMBER.sub(_filled, word))
-        for word in path.split(".")
-    )
+Position: TypeAlias = tuple[tuple[int, int, int, str], ...]
+"""Orders calls by where they were asked for."""
 
 
-_NUMBER: Final = re.compile(r"\d+")
+def position_of(path: str) -> Position:
+    """Return what orders calls by their paths: numbers by value, and parts of an agent by run step.
+
+    Within a step, the request comes before what its answer calls.
+    """
+    return tuple(map(_position_of_word, path.split(".")))
 
 
-def _filled(found: re.Match[str]) -> str:
-    return found.group().zfill(9)
+def request_of(path: str) -> int:
+    """Return the run step of its agent that a part belongs to; 0: it is no part of an agent."""
+    return next((step for step, kind, *_ in reversed(position_of(path)) if kind), 0)
+
+
+_PART: Final = re.compile(r"([a-z])(\d*)(?:-(\d+))?")
+"""A part of an agent in a path: `m2`, `t2-1`."""
+
+_KINDS: Final = ".mvdt"
+"""Parts in the order in which they come: a request, the check of a call, its approval, itself."""
+
+
+def _position_of_word(word: str) -> tuple[int, int, int, str]:
+    part = _PART.match(word)
+    if part is None:
+        return int(word), 0, 0, ""
+    kind, step, place = part.groups()
+    rank = _KINDS.find(kind)
+    return int(step or 0), rank if rank > 0 else len(_KINDS), int(place or 0), word
 
 
 class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@1"):

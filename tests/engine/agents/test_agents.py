@@ -172,5 +172,6 @@ async def test_a_fork_goes_on_from_each_step_of_an_agent():
 
 
 def test_parts_of_an_agent_are_in_the_order_in_which_they_were_asked_for():
-    paths = ["1.m1.1", "1.m2.1", "1.m10.1", "1.t1-1.1", "1.t1-2.1", "1.t1-10.1", "2", "10"]
+    first = ["1.m1.1", "1.t1-1.1", "1.t1-2.1", "1.t1-10.1"]
+    paths = [*first, "1.m2.1", "1.d2-1.1", "1.t2-1.1", "1.m10.1", "2", "10"]
     assert sorted(paths, key=position_of) == paths
