@@ -1,4 +1,4 @@
-"""Whether something goes on in an agent: if not, the episode is left.
+"""Whether something goes on in a function, or in an agent that it runs: if not, it is left.
 
 In a function, nothing can go on once no branch runs. In an agent that is not certain at once: its
 library has tasks of its own, and goes on between two of the parts that are known here.
@@ -7,14 +7,69 @@ library has tasks of its own, and goes on between two of the parts that are know
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Final
-
-from engine.functions.branch import Activity
 
 TURNS_TO_SETTLE: Final = 200
 """After so many turns of the event loop in which nothing of an agent begins or ends, it rests. Its
 library takes a few from one of its tasks to the next. If it takes longer, the episode is left
 while there was more to do, and does that once it goes on."""
+
+
+class Activity(ABC):
+    """Counts what goes on in a function, or in an agent that it runs.
+
+    A branch runs, rests (it waits for its time, an answer or the end of an agent), or has ended.
+    """
+
+    is_of_agent = False
+
+    def __init__(self, *, running: int) -> None:
+        """Begin with so many branches."""
+        self.running = running
+        """The branches that run."""
+        self.resting = 0
+        self.agents = 0
+        """The agents in which something goes on."""
+
+    def fork(self, branches: int) -> None:
+        """Note that a running branch waits for so many new ones, which run."""
+        self.running += branches - 1
+
+    def end(self) -> None:
+        """Note that a running branch has ended."""
+        self.running -= 1
+        self._is_less()
+
+    def rest(self) -> None:
+        """Note that a running branch rests."""
+        self.running -= 1
+        self.resting += 1
+        self._is_less()
+
+    def wake(self) -> None:
+        """Note that a resting branch runs."""
+        self.running += 1
+        self.resting -= 1
+        self._is_more()
+
+    def agent_goes_on(self) -> None:
+        """Note that something goes on in an agent."""
+        self.agents += 1
+        self._is_more()
+
+    def agent_rests(self) -> None:
+        """Note that nothing does any more."""
+        self.agents -= 1
+        self._is_less()
+
+    @abstractmethod
+    def _is_less(self) -> None:
+        """Less goes on than before."""
+
+    @abstractmethod
+    def _is_more(self) -> None:
+        """More goes on than before."""
 
 
 class AgentActivity(Activity):
@@ -24,6 +79,7 @@ class AgentActivity(Activity):
 
     def __init__(self, outer: Activity) -> None:
         """Tell `outer` whether something goes on."""
+        super().__init__(running=0)
         self._outer = outer
         self._is_going_on = True
         self._is_over = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from engine.errors import InvalidAction
+from engine.functions.activity import Activity
 from engine.functions.place import place_of_call
 from streams.model.events import AGAIN
 
@@ -32,60 +32,6 @@ class Run(Protocol):
 
     has_left_generators: bool
     """Whether it has left an async generator before its end."""
-
-
-class Activity(ABC):
-    """Counts what goes on in a function, or in an agent that it runs.
-
-    A branch runs, rests (it waits for its time, an answer or the end of an agent), or has ended.
-    """
-
-    is_of_agent = False
-
-    running = 0
-    """The branches that run."""
-    resting = 0
-    agents = 0
-    """The agents in which something goes on."""
-
-    def fork(self, branches: int) -> None:
-        """Note that a running branch waits for so many new ones, which run."""
-        self.running += branches - 1
-
-    def end(self) -> None:
-        """Note that a running branch has ended."""
-        self.running -= 1
-        self._is_less()
-
-    def rest(self) -> None:
-        """Note that a running branch rests."""
-        self.running -= 1
-        self.resting += 1
-        self._is_less()
-
-    def wake(self) -> None:
-        """Note that a resting branch runs."""
-        self.running += 1
-        self.resting -= 1
-        self._is_more()
-
-    def agent_goes_on(self) -> None:
-        """Note that something goes on in an agent."""
-        self.agents += 1
-        self._is_more()
-
-    def agent_rests(self) -> None:
-        """Note that nothing does any more."""
-        self.agents -= 1
-        self._is_less()
-
-    @abstractmethod
-    def _is_less(self) -> None:
-        """Less goes on than before."""
-
-    @abstractmethod
-    def _is_more(self) -> None:
-        """More goes on than before."""
 
 
 @dataclass

@@ -24,7 +24,8 @@ from engine.app.actions import OfAgent, Step, ToolCall
 from engine.episodes.episode import ARGS_CHARS_MAX
 from engine.episodes.recovery import kind_of, stands, text_of_step
 from engine.errors import Interrupted
-from engine.functions.branch import Activity, Branch, parted_at
+from engine.functions.activity import Activity
+from engine.functions.branch import Branch, parted_at
 from engine.functions.history import History
 from engine.functions.place import place_of_call
 from engine.usercode.cancel_scope import CancelScope
@@ -107,7 +108,7 @@ class Order(Activity):
             on_mismatch: called with what differs, if the replay asks for something else.
             on_rest: called when every branch rests.
         """
-        self.running = 1
+        super().__init__(running=1)
         self._comparison = comparison
         self._on_mismatch, self._on_rest = on_mismatch, on_rest
         self._left = {step.path: step for step in history.steps}

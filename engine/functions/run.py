@@ -53,11 +53,10 @@ from engine.errors import (
     StrategyError,
     with_place,
 )
-from engine.functions.activity import AgentActivity
+from engine.functions.activity import Activity, AgentActivity
 from engine.functions.branch import (
     BRANCHES_MAX,
     REFUSALS_MAX,
-    Activity,
     Branch,
     check_run,
     current,
