@@ -38,6 +38,13 @@ EpisodeIdOrLatest: TypeAlias = Annotated[
     str | None,
     Argument(metavar="ID", help="The episode's id, or so much of its beginning that it is one."),
 ]
+AppName: TypeAlias = Annotated[
+    str | None,
+    Argument(
+        metavar="APP",
+        help="The app, as module:attribute, such as watch:app; by default that of vigil.toml.",
+    ),
+]
 IsLatest: TypeAlias = Annotated[
     bool, Option("--latest", help="Instead of an id: the episode that was opened last.")
 ]

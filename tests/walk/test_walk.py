@@ -14,8 +14,8 @@ from vigil import Actor, App, event
 
 # What `make walk` counts today, of a class: it has run on the machine of functions since ADR 0071,
 # which is 5 to 7 files more than one of its own had. These may only fall.
-# A branch is counted in its function, or in the agent that it is part of: `functions/activity.py` is
-# one more file, and a replay enters it for each record that it waits for.
+# A branch is counted in its function, or in the agent that it is part of: `functions/activity.py`
+# is one more file, and a replay enters it for each record that it waits for.
 MOST = {  # way: files, changes
     "converge": (38, 127),
     "proposal": (53, 206),

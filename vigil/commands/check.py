@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 import typer
-from typer import Argument
 
 from vigil import options
 from vigil.errors import Trouble
-from vigil.options import IsJson
+from vigil.options import AppName, IsJson
 from vigil.printing.output import show_rows
 from vigil.printing.tables import Row
 
@@ -21,13 +20,7 @@ COLUMNS: Final = ("actor", "expectation", "place", "found", "instead")
 def check(
     ctx: typer.Context,
     *,
-    typed: Annotated[
-        str | None,
-        Argument(
-            metavar="APP",
-            help="The app, as module:attribute, such as watch:app; by default that of vigil.toml.",
-        ),
-    ] = None,
+    typed: AppName = None,
     is_json: IsJson = False,
 ) -> None:
     """Import an app, and list code that cannot be replayed and names that do not exist.

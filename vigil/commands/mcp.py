@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
-from typer import Argument
 
 from vigil import options
 from vigil.asking.connect import run
 from vigil.errors import Trouble
-from vigil.options import IsJson
+from vigil.options import AppName, IsJson
 from vigil.printing.output import show_rows
 from vigil.printing.tables import Row
 
@@ -39,13 +38,7 @@ NO_RISK: Final = "read|change|destroy"
 def pins(
     ctx: typer.Context,
     *,
-    typed: Annotated[
-        str | None,
-        Argument(
-            metavar="APP",
-            help="The app, as module:attribute, such as watch:app; by default that of vigil.toml.",
-        ),
-    ] = None,
+    typed: AppName = None,
     is_json: IsJson = False,
 ) -> None:
     """Ask the MCP servers of an app for their tools, and print the pins that the app lacks.

@@ -6,6 +6,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
+from engine.agents.toolset import toolset
 from streams.json import unraw
 from streams.model.events import EndStatus, EpisodeConverged
 from streams.model.triggers import Budget
@@ -61,3 +62,20 @@ def last_told(messages) -> str:
 def classified(life):
     assert life.end.status is EndStatus.DONE, life.end.error_detail
     return unraw(life.of(EpisodeConverged)[0].classification)
+
+
+def waiting_tools():
+    """Return a script and a toolset of three tools, which wait for different things at once."""
+
+    async def asks(ctx) -> str:
+        return (await ctx.approval({"q": 1})).by
+
+    async def sleeps(ctx) -> str:
+        await ctx.sleep(0.01)
+        return "slept"
+
+    async def waits(ctx) -> str:
+        return await ctx.wait("letter:9")
+
+    calls = [("asks", {}), ("sleeps", {}), ("waits", {})]
+    return Script(calls, lambda messages: ",".join(told(messages))), toolset(asks, sleeps, waits)

@@ -13,7 +13,7 @@ from engine.errors import NondeterministicReplay
 from engine.operations.replay import load, record, replay
 from streams.model.events import EndStatus, EpisodeBlocked
 from streams.model.triggers import Budget
-from tests.engine.agents.stage import MANY, Script, agent_of, last_told, told
+from tests.engine.agents.stage import MANY, Script, agent_of, last_told, waiting_tools
 from tests.engine.agents.test_failures import asking
 from tests.engine.functions.stage import app_of, play
 from tests.engine.stage import lived, open_episode, ports_in_memory, running
@@ -29,19 +29,8 @@ async def history_of(function, reached=None, **declared):
 
 
 def waiting():
-    async def asks(ctx) -> str:
-        return (await ctx.approval({"q": 1})).by
-
-    async def sleeps(ctx) -> str:
-        await ctx.sleep(0.01)
-        return "slept"
-
-    async def waits(ctx) -> str:
-        return await ctx.wait("letter:9")
-
-    calls = [("asks", {}), ("sleeps", {}), ("waits", {})]
-    script = Script(calls, lambda m: ",".join(told(m)))
-    agent = agent_of(script, toolsets=[toolset(asks, sleeps, waits)])
+    script, tools = waiting_tools()
+    agent = agent_of(script, toolsets=[tools])
     return script, asking(agent)
 
 

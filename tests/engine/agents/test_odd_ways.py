@@ -251,7 +251,22 @@ async def test_large_results_of_everything(what):
     classified(life)
 
 
-async def test_an_announced_part_that_is_asked_for_otherwise_differs():
+def in_an_agent(called):
+    async def heal(ctx) -> str:
+        return await ctx.call(called, service="web")
+
+    return asking(agent_of(Script([("heal", {})], last_told), toolsets=[toolset(heal)]))
+
+
+def in_a_function(called):
+    async def heal(ctx, trigger):
+        return ConvergeResult(classification={"said": await ctx.call(called, service="web")})
+
+    return heal
+
+
+@pytest.mark.parametrize("healing", [in_an_agent, in_a_function])
+async def test_an_announced_call_that_is_asked_for_otherwise_differs(healing):
     done = []
 
     @tool(side_effect=True, idempotent=True)
@@ -263,41 +278,6 @@ async def test_an_announced_part_that_is_asked_for_otherwise_differs():
     async def delete(service: str) -> str:
         done.append(service)
         return f"{service} is up"
-
-    def healing(called):
-        async def heal(ctx) -> str:
-            return await ctx.call(called, service="web")
-
-        return asking(agent_of(Script([("heal", {})], last_told), toolsets=[toolset(heal)]))
-
-    tools = [restart, delete]
-    events = middle(await play(healing(restart), tools=tools, budget=MANY))
-    at = next(n for n, e in enumerate(events) if isinstance(e, StepAnnounced))
-    done.clear()
-    again = await resume(app_of(healing(delete), tools=tools, budget=MANY), events[: at + 1])
-    assert again.parked, (again.end, done)
-    assert done == []
-
-
-async def test_an_announced_call_of_a_function_that_is_asked_for_otherwise_differs():
-    """The same in a function without an agent, for comparison."""
-    done = []
-
-    @tool(side_effect=True, idempotent=True)
-    async def restart(service: str) -> str:
-        done.append(service)
-        return f"{service} is up"
-
-    @tool(side_effect=True, idempotent=True)
-    async def delete(service: str) -> str:
-        done.append(service)
-        return f"{service} is up"
-
-    def healing(called):
-        async def heal(ctx, trigger):
-            return ConvergeResult(classification={"said": await ctx.call(called, service="web")})
-
-        return heal
 
     tools = [restart, delete]
     events = middle(await play(healing(restart), tools=tools, budget=MANY))

@@ -9,7 +9,15 @@ from engine.agents.toolset import toolset
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from streams.model.events import EpisodeBlocked, StepAnnounced, StepKind, StepRecorded
-from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told, told
+from tests.engine.agents.stage import (
+    MANY,
+    Script,
+    agent_of,
+    classified,
+    last_told,
+    told,
+    waiting_tools,
+)
 from tests.engine.agents.test_failures import asking
 from tests.engine.agents.test_money import SHORT, played
 from tests.engine.agents.test_money import app_of as priced_app_of
@@ -96,20 +104,8 @@ async def test_tools_that_gather_in_branches_go_on_at_each_moment():
 
 
 async def test_tools_that_wait_for_different_things_at_once():
-    async def asks(ctx) -> str:
-        return (await ctx.approval({"q": 1})).by
-
-    async def sleeps(ctx) -> str:
-        await ctx.sleep(0.01)
-        return "slept"
-
-    async def waits(ctx) -> str:
-        return await ctx.wait("letter:9")
-
-    calls = [("asks", {}), ("sleeps", {}), ("waits", {})]
-    agent = agent_of(
-        Script(calls, lambda m: ",".join(told(m))), toolsets=[toolset(asks, sleeps, waits)]
-    )
+    script, tools = waiting_tools()
+    agent = agent_of(script, toolsets=[tools])
     ports, app = ports_in_memory(), app_of(asking(agent), budget=MANY)
     async with running(app, ports):
         episode_id = await open_episode(ports, app)
