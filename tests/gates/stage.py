@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from engine.cluster.nodes import NodeInfo
 from engine.episodes.fire import fire
 from engine.node.node import Node
+from streams.keys import node_key
 from streams.layout import Stream
 from streams.model.events import (
     DeadLettered,
@@ -46,6 +48,9 @@ DOWN_S: Final = 0.5
 LOOK_S: Final = 0.05
 """How long a test waits before it looks again at a server, or at a node, in seconds."""
 
+READY_WITHIN_S: Final = 0.6
+"""How long a node may take until it hears what is published, in seconds: the table leaves 1 s."""
+
 
 @dataclass
 class Cast:
@@ -53,19 +58,24 @@ class Cast:
 
     place: Place
     scenario: Scenario
+    starting: dict[str, datetime] = field(default_factory=dict)
+    """When each process was started that is not known to hear anything yet."""
     _nodes: dict[str, Node] = field(default_factory=dict)
     _kept: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
+        self.starting[name] = self.place.clock.now()
         self._kept[name] = asyncio.create_task(self._keep(name))
 
     async def stop(self, name: str) -> None:
         while name not in self._nodes:  # On a slow machine it may still be starting.
             await self.place.clock.sleep(LOOK_S)
+        self.starting.pop(name, None)
         self._nodes[name].stop()
         await self._kept.pop(name)
 
     async def kill(self, name: str) -> None:
+        self.starting.pop(name, None)
         kept = self._kept.pop(name)
         kept.cancel()
         await asyncio.gather(kept, return_exceptions=True)
@@ -116,13 +126,23 @@ class Stage:
             await self.catalog.end()
 
     async def look_how_late(self) -> None:
-        """Note how long the machine takes to store something, until cancelled."""
+        """Note how slow the machine is to store something, and to start a node, until cancelled."""
         clock = self.place.clock
         while True:
             began_s = clock.monotonic_s()
             await self.place.ports.gates.put("tests.look", b"")
             await clock.sleep(LOOK_S)
             self.late_s = max(self.late_s, clock.monotonic_s() - began_s - LOOK_S)
+            for name, since in list(self.catalog.starting.items()):
+                await self._look_if_ready(name, since)
+
+    async def _look_if_ready(self, name: str, since: datetime) -> None:
+        took_s = (self.place.clock.now() - since).total_seconds()
+        self.late_s = max(self.late_s, took_s - READY_WITHIN_S)
+        entry = await self.place.ports.gates.get(node_key(name))
+        info = entry and msgspec.json.decode(entry.value, type=NodeInfo)
+        if info and info.since >= since and self.scenario.actor in info.actors:
+            self.catalog.starting.pop(name, None)
 
     async def opened(self) -> list[Seen]:
         """Return what was opened, in the order of the journal."""
