@@ -9948,4 +9948,16 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/engine/agents/test_failures.py",
     ),
+    Mutant(
+        "cost-recorded-then-settled",
+        "spending: nothing is settled that is not recorded",
+        dropped,
+        "tests/engine/spending/test_whole_episodes.py",
+    ),
+    Mutant(
+        "recorded-settled-by-next",
+        "spending: what a dead node has recorded is settled by the next one",
+        dropped,
+        "tests/engine/spending/test_every_crash.py",
+    ),
 )

@@ -6,7 +6,6 @@ and records each step.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -220,10 +219,11 @@ class EpisodeTurns:
         cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
         key, prices = self._call_context(unit.mark, path).idempotency_key, self.spending.prices
         performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms, prices=prices)
+        await self.keep(performed)
         if is_reserved:
+            await self.wall.paused_while(self.journal.barrier)  # guard: cost-recorded-then-settled
             settle = partial(self.spending.settle, path, performed.cost_usd)
             await self.wall.paused_while(settle)
-        await self.keep(performed)
         return performed
 
     async def keep(self, performed: Performed) -> None:
@@ -238,8 +238,7 @@ class EpisodeTurns:
             return False
         if size.output_tokens_max is None:  # guard: limited-money-limited-answer
             raise EpisodeFailed(UNLIMITED_ANSWER, f"{unit.name}: {LIMIT_THE_ANSWER}")
-        worst = partial(self.spending.worst_case, size.model, size.bytes_in, size.output_tokens_max)
-        usd = await asyncio.to_thread(worst)  # The list of prices is long to import.
+        usd = self.spending.worst_case(size.model, size.bytes_in, size.output_tokens_max)
         if usd is None:
             return False
         await self.wall.paused_while(partial(self.spending.reserve, usd, path=path))
@@ -603,6 +602,8 @@ class Driver:
                 raise BudgetExceeded("wall_s", used_up) from None
 
     async def _run(self, records: Sequence[Recorded]) -> None:
+        settle = partial(self.turns.spending.settle_recorded, records)
+        await self.turns.wall.paused_while(settle)  # guard: recorded-settled-by-next
         run, ctx = await call(self._begin, records)
         self._strategy_run = run
         ended = await run.to_the_end(ctx, self.opened.trigger)

@@ -6,16 +6,17 @@ Around a request, in this order:
     await spending.reserve(usd, path=path)                              may refuse: no money is left
     record Announce(…, path=path, reserved_usd=usd); await barrier()    unless it is announced
     … the request …
+    record Performed(…, path=path, cost_usd=cost); await barrier()
     await spending.settle(path, cost)
-    record Performed(…, path=path, cost_usd=cost)
 
 A node that dies after the reservation leaves it; the next one reserves the same again, by the
-episode's id and the path, and nothing is taken twice.
+episode's id and the path, and nothing is taken twice. If it dies after the record, the next one
+settles what is recorded, by `settle_recorded`, when it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,8 +29,9 @@ from engine.runtime.context import ActorContext
 from engine.spending.prices import Prices
 from engine.spending.store import SpendingStore
 from engine.spending.window import Window, windows_at
-from streams.model.events import EpisodeOpened
+from streams.model.events import EpisodeOpened, StepKind, StepRecorded
 from streams.model.money import NO_USD
+from streams.ports.log import Recorded
 
 UNPRICED_MODEL: Final = "unpriced_model"
 """Error class of an episode whose next request would go to a model whose price nobody knows."""
@@ -79,8 +81,7 @@ class EpisodeSpending:
         None: nobody knows its price, and either no limit in dollars applies or the app says
         `unpriced="zero"`: there is nothing to reserve. Raises `EpisodeFailed`, class
         `unpriced_model`, before anything is spent, where a limit applies and the app says
-        `unpriced="refuse"`. The first call takes 0.3 s, for the list of prices: make it in a thread
-        where that matters.
+        `unpriced="refuse"`. The first call takes 0.3 s, for the list of prices.
         """
         most = self.prices.worst_case(model, input_text_bytes, max_output_tokens)
         is_refused = most is None and self.is_limited and self.context.app.unpriced == "refuse"
@@ -111,13 +112,7 @@ class EpisodeSpending:
         refused = unaffordable(opened.budget, usd_worst, used=episode.usd_used, reserved=reserved)
         if refused is not None:
             raise refused
-        windows = windows_at(
-            opened.actor_id,
-            of_actor=self.context.actor.spending,
-            of_stack=self.context.app.spending,
-            now=self.context.clock.now(),
-        )
-        self._windows[path] = windows
+        windows = self._windows[path] = self._windows_now()
         self._taken[path] = usd_worst  # guard: branches-share-budget
         with ExitStack() as unless_reserved:
             unless_reserved.callback(self._taken.pop, path, None)
@@ -127,17 +122,42 @@ class EpisodeSpending:
     async def settle(self, path: str, usd: Decimal | None) -> None:
         """Put what the request at `path` has cost in the place of what was reserved for it.
 
-        Await it before the step is recorded with the same cost. `Decimal(0)`: it has cost nothing,
+        Await it once the step is durable with the same cost: a request that is recorded is never
+        made again, and one that is not keeps its reservation. `Decimal(0)`: it has cost nothing,
         such as one that the provider has refused. None: nobody knows, such as one that was cut off;
         then its most counts. Settling again, or what was never reserved here, changes nothing. One
         that is not made after all has cost nothing, too.
 
         Raises `SpendingContended` or `Unavailable` where the windows cannot be changed; the attempt
-        is repeated later, and the request made again.
+        is repeated later, and begins with `settle_recorded`.
         """
         await self._store.settle(self._windows.get(path, ()), usd, ref=self._ref(path))
         self._windows.pop(path, None)
         self._taken.pop(path, None)
+
+    async def settle_recorded(self, records: Iterable[Recorded]) -> None:
+        """Settle what a node has recorded in `records` and died before it could settle.
+
+        Await it at the beginning of an attempt. Raises as `settle` does.
+        """
+        if not self.is_limited:
+            return
+        steps = (each for record in records for each in record.commit.events)
+        costs = {
+            self._ref(each.path): each.cost_usd
+            for each in steps
+            if isinstance(each, StepRecorded) and is_request(each)
+        }
+        if costs:
+            await self._store.settle_all(self._windows_now(), costs)
+
+    def _windows_now(self) -> tuple[Window, ...]:
+        return windows_at(
+            self.opened.actor_id,
+            of_actor=self.context.actor.spending,
+            of_stack=self.context.app.spending,
+            now=self.context.clock.now(),
+        )
 
     @property
     def _store(self) -> SpendingStore:
@@ -145,3 +165,8 @@ class EpisodeSpending:
 
     def _ref(self, path: str) -> str:
         return f"{self.opened.episode_id}:{path}"
+
+
+def is_request(step: StepRecorded) -> bool:
+    """Return whether a step is a request to a model of the episode's own."""
+    return step.kind is StepKind.MODEL_REQUEST or step.cost_usd is not None

@@ -7,7 +7,7 @@ counts at its most until its windows are over. So no limit is ever passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -75,6 +75,15 @@ class SpendingStore:
         """
         for each in windows:
             await self._change(each, ref, lambda spent: rules.settle(spent, ref, usd))
+
+    async def settle_all(
+        self, windows: Sequence[Window], costs: Mapping[str, Decimal | None]
+    ) -> None:
+        """Settle those of `costs`, reference → cost, for which something is still reserved."""
+        for each in windows:
+            reserved = (await self.spent(each)).reserved
+            for ref in costs.keys() & reserved.keys():
+                await self.settle([each], costs[ref], ref=ref)
 
     async def spent(self, window: Window) -> Spent:
         """Return what is spent in a window, and reserved."""

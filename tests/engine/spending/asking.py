@@ -8,9 +8,8 @@ from typing import Final
 
 import pytest
 
+from engine.agents.unit import RequestSize, Unit, UnitOutcome
 from engine.app.actions import ToolCall, tool_call
-from engine.episodes.attempt import AttemptState
-from engine.episodes.episode import Announce, Performed
 from engine.execution.driver import EpisodeTurns
 from streams.json import raw
 from streams.model.events import StepKind
@@ -34,24 +33,20 @@ def answered_by(provider: Provider, patch: pytest.MonkeyPatch) -> None:
         if not isinstance(action, ToolCall) or action.capability != MODEL:
             return await take(self, action, mark, path=path, also=also)
         worst, cost = (Decimal(str(action.args[each])) for each in ("worst", "cost"))
-        if self.attempt.state is not AttemptState.FENCED:
-            await self.barrier()
-        await self.spending.reserve(worst, path=path)
-        if self.announced_at(path) is None:
-            said = {"fingerprint": mark, "tool_name": "model.ask", "idempotency_key": mark}
-            self.record(Announce(**said, path=path, reserved_usd=worst))
-        await self.barrier()
-        await provider(self, path)
-        await self.spending.settle(path, cost)
-        done = Performed(
-            kind=StepKind.TOOL_CALL,
-            fingerprint=mark,
-            tool_name="model.ask",
-            path=path,
-            result=raw("answer"),
-            cost_usd=cost,
+
+        async def make(key):
+            await provider(self, path)
+            return UnitOutcome(result=raw("answer"), cost_usd=cost)
+
+        self.spending.worst_case = lambda *_: worst
+        unit = Unit(
+            kind=StepKind.MODEL_REQUEST,
+            name="model",
+            mark=mark,
+            args=raw({}),
+            make=make,
+            size=RequestSize(model=MODEL, bytes_in=1, output_tokens_max=1),
         )
-        self.record(done, *also)
-        return done
+        return await self.make(unit, path=path)
 
     patch.setattr(EpisodeTurns, "take", taken)

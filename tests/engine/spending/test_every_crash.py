@@ -123,6 +123,6 @@ def test_no_limit_is_passed_and_every_cost_counts_whenever_a_node_is_lost(kind):
         what = f"{kind.__name__} {fatal}: {ending.spent}"
         assert ending.passed == [], what
         assert ending.ends <= {"", BUDGET_EXCEEDED}, what
-        # What was settled and not recorded before a node died was asked, and paid, once more.
+        # Nothing is settled that is not recorded, and nothing recorded stays reserved.
         for actor, spent in ending.spent.items():
-            assert ending.recorded <= spent.used <= spent.total <= LIMITS[actor], what
+            assert ending.recorded == spent.used == spent.total <= LIMITS[actor], what

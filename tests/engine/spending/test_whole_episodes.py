@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 
 import pytest
@@ -11,12 +12,17 @@ from engine.app.app import App
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
 from engine.operations.rebuild_gates import rebuild_gates
+from engine.spending.store import SpendingStore
 from streams.keys import SPENDINGS
-from streams.model.events import EndStatus, StepAnnounced
+from streams.model.events import EndStatus, StepAnnounced, StepRecorded
 from streams.model.money import Spending
 from streams.model.triggers import Budget
 from tests.engine.spending.asking import answered_by, ask
 from tests.engine.stage import CLOCK, HAPPENED, Scripted, lived, open_episode, running
+from tests.standing import standing
+
+SLOW_S = 0.05
+"""How long an append takes on a slow log: longer than any change of a key."""
 
 TWO = [ask(number, worst="0.30", cost="0.20") for number in (1, 2)]
 
@@ -48,10 +54,35 @@ async def lives(ports, app, count=1):
         ]
 
 
+async def recorded_steps(ports):
+    events = (event for each in await standing(ports.log) for event in each.commit.events)
+    return [each for each in events if isinstance(each, StepRecorded)]
+
+
 async def test_an_episode_announces_what_it_may_spend_before_it_asks(ports):
     (life,) = await lives(ports, app_of(*TWO, budget=Budget(usd="0.50")))
     assert [each.reserved_usd for each in life.of(StepAnnounced)] == [Decimal("0.30")] * 2
     assert (life.end.status, life.end.usd_used) == (EndStatus.DONE, Decimal("0.40"))
+
+
+async def test_a_cost_is_settled_once_its_step_is_durable_however_slow_the_log_is(
+    ports, monkeypatch
+):
+    append, settle, was_recorded = ports.log.append, SpendingStore.settle, []
+
+    async def slow(*args, **kwargs):
+        await asyncio.sleep(SLOW_S)
+        return await append(*args, **kwargs)
+
+    async def settled(store, windows, usd, *, ref):
+        steps = await recorded_steps(ports)
+        was_recorded.append(ref.rpartition(":")[2] in {each.path for each in steps})
+        await settle(store, windows, usd, ref=ref)
+
+    monkeypatch.setattr(ports.log, "append", slow)
+    monkeypatch.setattr(SpendingStore, "settle", settled)
+    await lives(ports, app_of(*TWO, actor=[Spending(usd="1")]))
+    assert was_recorded == [True, True]
 
 
 async def test_a_request_that_does_not_fit_is_not_made_and_ends_the_episode(ports, asked):
