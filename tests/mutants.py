@@ -9960,4 +9960,10 @@ TABLE: Final[Sequence[Mutant]] = (
         dropped,
         "tests/engine/spending/test_every_crash.py",
     ),
+    Mutant(
+        "library-task-exit-spares-loop",
+        "agents: code of users that exits in a task of the library fails its agent alone",
+        becomes("ZeroDivisionError").at("type"),
+        "tests/engine/agents/test_own_code.py",
+    ),
 )

@@ -35,6 +35,7 @@ from engine.app.function_tool import without_values
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
 from engine.secrets import HIDDEN
 from engine.usercode.call import call
+from engine.usercode.library_tasks import library_tasks
 from engine.validation import ABSENT
 from streams.model.triggers import Budget
 
@@ -131,7 +132,7 @@ def problem_of_model(name: str) -> str:
 async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the library's result
     # A scope around the whole run: nothing that is only replayed is told to telemetry again.
     sleeping, threads = Agent.using_sleep(run.parts.sleep), Agent.using_thread_executor(_THREADS)
-    with replay_scope(), sleeping, threads:
+    with replay_scope(), sleeping, threads, library_tasks():
         return await asked.agent.run(
             asked.prompt,
             deps=asked.deps,

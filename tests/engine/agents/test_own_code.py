@@ -23,8 +23,9 @@ async def everywhere(function, tools=None, step=1, **options):
         assert classified(again) == said, until
 
 
-# A `SystemExit` there is raised in a task of the library's, and ends the node as it does anywhere.
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError, ValueError])
+@pytest.mark.parametrize(
+    "kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, ValueError]
+)
 @pytest.mark.parametrize("where", ["validator", "instructions", "output"])
 async def test_what_an_agents_own_code_raises_fails_the_agent(kind, where):
     def output(x: str) -> str:
