@@ -9877,6 +9877,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_lab.py",
     ),
     Mutant(
+        "lab-code-before-definition",
+        "lab: a definition of what is in code is a mistake",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-definition-of-these",
+        "lab: a definition of another actor is a mistake",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
+        "lab-asks-for-definition",
+        "lab: without a definition its actor cannot be made",
+        never,
+        "tests/vigil/test_lab.py",
+    ),
+    Mutant(
         "histories-of-live-episodes",
         "lab: dry runs are no past",
         gives("[str(each.episode_id) for each in page]"),

@@ -168,11 +168,13 @@ async def lab_each(
     asks_all: bool = False,
     in_flight: int = IN_FLIGHT,
     on_verdict: Callable[[str, LabVerdict], None] | None = None,
+    defined: Mapping[str, Actor] | None = None,
 ) -> dict[str, LabVerdict]:
     """Run several histories, each under a name, as `lab` does; return their verdicts.
 
     Args:
         in_flight: how many are run at a time, from 1 to 64.
+        defined: name of a history → its actor, as a definition makes it.
         on_verdict: called with each name and verdict, as soon as there is one.
 
     Raises `BadHistory` for the first that cannot be run; the message begins with its name.
@@ -180,14 +182,20 @@ async def lab_each(
 
     async def one(name: str) -> LabVerdict:
         try:
-            verdict = await lab(load(histories[name]), app, model=model, asks_all=asks_all)
+            verdict = await lab(
+                load(histories[name]),
+                app,
+                model=model,
+                asks_all=asks_all,
+                defined=[actors[name]] if name in actors else (),
+            )
         except BadHistory as error:
             raise BadHistory(f"{name}: {error}") from error
         if on_verdict is not None:
             on_verdict(name, verdict)
         return verdict
 
-    at_once = max(1, min(in_flight, IN_FLIGHT_MAX))
+    actors, at_once = defined or {}, max(1, min(in_flight, IN_FLIGHT_MAX))
     found = await gather_bounded(one, histories, in_flight_max=at_once)
     return dict(zip(histories, found, strict=True))
 

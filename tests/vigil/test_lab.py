@@ -150,3 +150,145 @@ def test_an_actor_without_episodes_is_a_mistake(connected, episodes):
     done = connected.run("lab", "--app", "desk:app", "--actor", "desk", "--expectation", "other")
     assert done.returncode == 2
     assert "desk.other: the stack has no episode of it" in done.stderr
+
+
+PARTS = '''
+"""The tool of an agent that is defined in a file."""
+
+from pathlib import Path
+
+from vigil import Actor, App, manual, tool
+
+
+@tool
+async def disk(host: str) -> str:
+    """Look at the disk of a host."""
+    with Path("looked").open("a") as file:
+        file.write("x")
+    return "full"
+
+
+desk = Actor("desk")
+
+
+@desk.expectation(on=manual())
+async def has_room(ctx, trigger):
+    await ctx.call(disk, host="web-1")
+
+
+app, coded = App(tools=[disk]), App(actors=[desk], tools=[disk])
+'''
+
+DEFINED = """
+id: desk
+expectations:
+  has_room:
+    on: {manual: true}
+    budget: {turns: 20, tokens: 0}
+    strategy:
+      template: agentic_task
+      config:
+        agent: {model: test, name: triage, instructions: Look.}
+        prompt: How is the disk?
+        tools: [disk]
+        classes: [CLASS]
+"""
+
+
+@pytest.fixture
+def defined(tmp_path):
+    """Write a definition whose agent answers with another class; return the file's name."""
+
+    def write(class_, name="desk.yaml"):
+        (tmp_path / name).write_text(DEFINED.replace("CLASS", class_))
+        return name
+
+    (tmp_path / "parts.py").write_text(PARTS)
+    return write
+
+
+@pytest.fixture
+def revisions(connected, defined):
+    """The ids of two episodes: of the first revision of a definition, and of the second."""
+    ids = []
+    with connected.running("node", "--app", "parts:app") as node:
+        node.wait_said("node up")
+        for class_ in ("full", "filling"):
+            applied = connected.run("actors", "apply", defined(class_), "--by", "ann")
+            assert applied.returncode == 0, applied.stderr
+            done = connected.run("fire", "desk", "has_room", "--wait")
+            assert done.returncode == 0, done.stderr
+            ids.append(done.stdout.splitlines()[0])
+        connected.wait_for(
+            "episodes", "list", "--status", "done", until=lambda rows: len(rows) == 2
+        )
+        yield ids
+
+
+LAB = ("lab", "--app", "parts:app")
+
+
+def test_an_actor_that_was_applied_as_a_file_is_run_as_each_episode_began(
+    connected, revisions, tmp_path
+):
+    looked = (tmp_path / "looked").read_text()
+    found = connected.ask(*LAB, "--actor", "desk")
+    assert [each["episode_id"] for each in found["verdicts"]] == revisions[::-1]
+    assert (found["differing"], found["asked"]) == (0, 0)
+
+    again = connected.ask(*LAB, "--actor", "desk", "--ask-all")
+    assert (again["differing"], again["asked"]) == (0, 4)
+    assert (tmp_path / "looked").read_text() == looked
+
+
+def test_another_definition_file_is_tried_on_its_episodes_before_it_is_applied(
+    connected, revisions, defined, tmp_path
+):
+    wanted = ("--actor", "desk", "--definition", defined("full", "next.yaml"))
+    done = connected.run(*LAB, *wanted, "--export", "failing", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["episodes"], found["asked"]) == (2, 2)
+    (broken,) = [each for each in found["verdicts"] if not each["is_same"]]
+    assert broken["episode_id"] == revisions[1]
+    (classified, raised) = broken["differences"]
+    assert [classified["then"]["primary"], classified["now"]["primary"]] == ["filling", "full"]
+    assert raised["now"] == "raised, full, low"
+
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "failing"]
+    for class_, code in (("full", 1), ("filling", 0)):
+        defined(class_, "next.yaml")
+        tried = subprocess.run(
+            command, cwd=tmp_path, env=connected.environ, capture_output=True, check=False
+        )
+        assert tried.returncode == code, tried.stdout.decode()
+        assert connected.run(*LAB, "failing", *wanted[2:]).returncode == code
+
+    alone = connected.run(*LAB, "failing")
+    told = "actor 'desk' is defined in a file; give it as --definition FILE"
+    assert told in one_line(alone, code=2)
+    exported = connected.run(*LAB, "--actor", "desk", "--export", "failing")
+    assert told in one_line(exported, code=2)
+
+
+REVIEW = """
+name: review
+on: {event: client.changed}
+steps:
+  look: {actor: desk, expectation: has_room}
+"""
+
+UNFIT = {
+    "a workflow": ("app", REVIEW, "name a file that defines one actor"),
+    "another actor": ("app", DEFINED.replace("id: desk", "id: clerk"), "is of 'clerk'"),
+    "an unknown tool": ("app", DEFINED.replace("[disk]", "[dsk]"), "did you mean disk?"),
+    "an actor in code": ("coded", DEFINED, "the app has 'desk' in its code, which counts"),
+}
+
+
+def test_a_definition_that_cannot_be_tried_is_a_mistake(connected, revisions, tmp_path):
+    for app, text, told in UNFIT.values():
+        (tmp_path / "next.yaml").write_text(text)
+        wanted = ("--actor", "desk", "--definition", "next.yaml")
+        done = connected.run("lab", "--app", f"parts:{app}", *wanted)
+        assert told in one_line(done, code=2)

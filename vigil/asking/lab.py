@@ -7,16 +7,23 @@ files *.jsonl       ┘
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from engine.app.actor import Actor
 from engine.app.app import App
-from engine.errors import BadHistory, InvalidAction
+from engine.definitions import agent_of, to_actor
+from engine.episodes.episode import fold
+from engine.errors import BadDefinition, BadHistory, InvalidAction
 from engine.functions.agents import agents
 from engine.operations.lab import IN_FLIGHT, lab_each
 from engine.operations.lab_verdict import LabVerdict
+from engine.operations.replay import load
 from streams.clock import SystemClock
+from streams.json import JsonObject, unraw
+from streams.model.events import DefinitionKind, EpisodeOpened
+from vigil.asking.definitions.drafts import drafts_of
 from vigil.errors import Mistake, Trouble
 
 SUFFIX: Final = ".jsonl"
@@ -78,6 +85,80 @@ def read_histories(paths: Iterable[Path]) -> dict[str, bytes]:
     return histories
 
 
+def defined_by(file: str, histories: Mapping[str, bytes], app: App) -> dict[str, Actor]:
+    """Return history → its actor, as a definition file makes it; without histories of others.
+
+    Raises:
+        Mistake: the file defines no actor, one that cannot be made with the parts of `app`, one
+            that is in its code, or one that none of the histories is of.
+        Trouble: it cannot be read.
+    """
+    drafts = drafts_of(None, [file], None)
+    if len(drafts) > 1 or drafts[0].kind is not DefinitionKind.AGENT:
+        raise Mistake(f"--definition {file}: name a file that defines one actor")
+    (draft,) = drafts
+    if draft.id in app.actors:  # guard: lab-code-before-definition
+        raise Mistake(f"--definition {file}: the app has {draft.id!r} in its code, which counts")
+    actor = _made(f"--definition {file}", unraw(draft.body), app)
+    found = {
+        name: actor
+        for name, history in histories.items()
+        if (opened := _opened(history)) is not None and opened.actor_id == draft.id
+    }
+    if not found:  # guard: lab-definition-of-these
+        raise Mistake(f"--definition {file}: no episode to be run is of {draft.id!r}")
+    return found
+
+
+async def defined_then(
+    histories: Mapping[str, bytes],
+    app: App,
+    read: Callable[[str, int], Awaitable[JsonObject]],
+) -> dict[str, Actor]:
+    """Return history → its actor at the revision that it began with; none for those in code.
+
+    `read`: returns the definition of an actor as of a revision.
+
+    Raises `Mistake` if one cannot be made with the parts of `app`.
+    """
+    found, made = dict[str, Actor](), dict[tuple[str, int], Actor]()
+    for name, history in histories.items():
+        opened = _opened(history)
+        if opened is None or not opened.revision or opened.actor_id in app.actors:
+            continue
+        key = opened.actor_id, opened.revision
+        if key not in made:
+            about = f"{opened.actor_id}, revision {opened.revision}"
+            made[key] = _made(about, await read(*key), app, revision=opened.revision)
+        found[name] = made[key]
+    return found
+
+
+def require_defined(histories: Mapping[str, bytes], app: App, defined: Mapping[str, Actor]) -> None:
+    """Raise `Mistake` for a history whose actor is neither in code nor `defined`."""
+    for name, history in histories.items():
+        opened = None if name in defined else _opened(history)
+        # guard: lab-asks-for-definition
+        if opened is not None and opened.revision and opened.actor_id not in app.actors:
+            what = f"actor {opened.actor_id!r} is defined in a file"
+            raise Mistake(f"{name}: {what}; give it as --definition FILE")
+
+
+def _opened(history: bytes) -> EpisodeOpened | None:
+    """Return how the episode of a history began; None: it is no history."""
+    try:
+        return fold(load(history.partition(b"\n")[0])).opened
+    except BadHistory:
+        return None
+
+
+def _made(about: str, definition: JsonObject, app: App, *, revision: int = 0) -> Actor:
+    try:
+        return to_actor(agent_of(definition), app, revision=revision)
+    except BadDefinition as error:
+        raise Mistake(f"{about}: {error}") from error
+
+
 async def run_lab(
     histories: Mapping[str, bytes],
     app: App,
@@ -86,6 +167,7 @@ async def run_lab(
     asks_all: bool = False,
     in_flight: int = IN_FLIGHT,
     say: Callable[[str], None] | None = None,
+    defined: Mapping[str, Actor] | None = None,
 ) -> dict[str, LabVerdict]:
     """Run histories, each under its name, with today's code; return their verdicts.
 
@@ -106,7 +188,13 @@ async def run_lab(
 
     try:
         return await lab_each(
-            histories, app, model=model, asks_all=asks_all, in_flight=in_flight, on_verdict=tell
+            histories,
+            app,
+            model=model,
+            asks_all=asks_all,
+            in_flight=in_flight,
+            on_verdict=tell,
+            defined=defined,
         )
     except BadHistory as error:
         raise Mistake(str(error)) from error
@@ -128,6 +216,7 @@ def export(
     app: str,
     model: str = "",
     asks_all: bool = False,
+    definition: str = "",
 ) -> Sequence[Path]:
     """Write the histories that differ into `folder`, with a test of pytest that runs them.
 
@@ -141,6 +230,7 @@ def export(
     module, _, attribute = app.partition(":")
     options = f", model={model!r}" if model else ""
     options += ", asks_all=True" if asks_all else ""
+    options += f", definition={definition!r}" if definition else ""
     test = TEST.format(module=module, attribute=attribute, suffix=SUFFIX, options=options)
     # guard: lab-exports-what-differs
     files = {f"{each.episode_id}{SUFFIX}": histories[name] for name, each in differing.items()}

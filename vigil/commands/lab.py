@@ -13,6 +13,7 @@ import typer
 from typer import Argument, Option
 
 from streams.clock import SystemClock
+from streams.json import JsonObject
 from vigil import options
 from vigil.client.client import Client
 from vigil.client.episodes import HISTORIES_MAX
@@ -24,6 +25,8 @@ from vigil.printing.output import say_aside, show_record, show_table
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
+    from engine.app.actor import Actor
+    from engine.app.app import App
     from engine.operations.lab_verdict import LabCost, LabVerdict
 
 LAST: Final = 100
@@ -81,6 +84,14 @@ def lab(
         str,
         Option(help="Ask this model instead of the agents' own, such as openai:gpt-5."),
     ] = "",
+    definition: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Run an actor that is defined in a file as this file has it; by default, as it"
+            " was applied when each episode began.",
+        ),
+    ] = None,
     asks_all: Annotated[
         bool, Option("--ask-all", help="Make each request, also where it is as recorded.")
     ] = False,
@@ -120,14 +131,31 @@ def lab(
         histories: Mapping[str, bytes] = read_histories(paths or ())
     else:
         histories = call(ctx, partial(_of_stack, actor=actor, expectation=expectation, last=last))
+    # A test that is exported needs a file to read the definition from.
+    reads_stack = actor is not None and folder is None
+    defined = _defined(ctx, histories, loaded, file=definition, reads_stack=reads_stack)
     verdicts = alone(
         run_lab(
-            histories, loaded, model=model, asks_all=asks_all, in_flight=in_flight, say=say_aside
+            histories,
+            loaded,
+            model=model,
+            asks_all=asks_all,
+            in_flight=in_flight,
+            say=say_aside,
+            defined=defined,
         )
     )
     files: Sequence[Path] = ()
     if folder is not None:
-        files = export(folder, histories, verdicts, app=name, model=model, asks_all=asks_all)
+        files = export(
+            folder,
+            histories,
+            verdicts,
+            app=name,
+            model=model,
+            asks_all=asks_all,
+            definition=definition or "",
+        )
     found = [*verdicts.values()]
     if is_json:
         show_record(_as_json(found, files), is_json=True)
@@ -148,6 +176,31 @@ async def _of_stack(
     if not found:  # guard: lab-of-nothing-fails
         of = ".".join(filter(None, (actor, expectation)))
         raise Mistake(f"{of}: the stack has no episode of it that has ended by itself")
+    return found
+
+
+def _defined(
+    ctx: typer.Context,
+    histories: Mapping[str, bytes],
+    app: App,
+    *,
+    file: str | None,
+    reads_stack: bool,
+) -> Mapping[str, Actor]:
+    """Return history → its actor, for those that are not in the code of `app`."""
+    from vigil.asking.lab import defined_by, defined_then, require_defined
+
+    async def then(client: Client) -> Mapping[str, Actor]:
+        async def read(actor: str, revision: int) -> JsonObject:
+            return await client.definitions.read("actor", actor, revision=revision)
+
+        return await defined_then(histories, app, read)
+
+    if file is not None:
+        found: Mapping[str, Actor] = defined_by(file, histories, app)
+    else:
+        found = call(ctx, then) if reads_stack else {}
+    require_defined(histories, app, found)
     return found
 
 

@@ -6,11 +6,16 @@ from pathlib import Path
 
 from engine.app.app import App
 from engine.operations.lab_verdict import LabVerdict
-from vigil.asking.lab import read_histories, run_lab
+from vigil.asking.lab import defined_by, read_histories, require_defined, run_lab
 
 
 async def lab_histories(
-    path: str | Path, app: App, *, model: str = "", asks_all: bool = False
+    path: str | Path,
+    app: App,
+    *,
+    model: str = "",
+    asks_all: bool = False,
+    definition: str | Path | None = None,
 ) -> int:
     """Run recorded episodes with `app`, asking models anew, and return how many there are.
 
@@ -21,11 +26,15 @@ async def lab_histories(
         path: a history, as `vigil.histories.record` makes it, or a folder with files `*.jsonl`.
         model: what every agent asks instead of its own model.
         asks_all: make each request, also where it is as recorded.
+        definition: the file that defines their actor; None: it is in the code of `app`.
 
     Raises `AssertionError`, which names each episode that differs, how, and the first request that
     was answered in another way; `vigil.errors.Mistake` if there is no history, or it cannot be run.
     """
-    found = await run_lab(read_histories([Path(path)]), app, model=model, asks_all=asks_all)
+    histories = read_histories([Path(path)])
+    defined = {} if definition is None else defined_by(str(definition), histories, app)
+    require_defined(histories, app, defined)
+    found = await run_lab(histories, app, model=model, asks_all=asks_all, defined=defined)
     differing = {name: each for name, each in found.items() if not each.is_same}
     if differing:  # guard: lab-test-fails
         told = [line for name, each in differing.items() for line in _lines(name, each)]

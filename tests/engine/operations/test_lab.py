@@ -7,15 +7,19 @@ import asyncio
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.toolsets import DynamicToolset, FunctionToolset
 
 from engine.agents.toolset import toolset
 from engine.app.actions import Retries, tool_call
+from engine.app.app import App
 from engine.app.findings import raise_finding
 from engine.app.function_tool import tool
 from engine.app.outputs import propose_output
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
+from engine.definitions import agent_of as definition_of
+from engine.definitions import to_actor
 from engine.errors import BadHistory
 from engine.operations.lab import lab_each
 from engine.operations.replay import record
@@ -34,6 +38,7 @@ from tests.engine.functions.stage import app_of
 from tests.engine.operations.lab_stage import CAREFUL, CURIOUS, Desk, recorded, verdict
 from tests.engine.output_stage import Pager
 from tests.engine.stage import (
+    HAPPENED,
     STARTED,
     Scripted,
     decide,
@@ -387,6 +392,30 @@ async def test_agents_ask_another_model_if_that_is_wanted():
     assert today.model.asked == 0
     assert found.asked > 0
     assert differences(found)["end"][1].startswith("no_record: disk.call")
+
+
+async def test_the_actor_of_a_definition_is_run_with_the_parts_of_the_app_and_another_model():
+    said = agent_of_file(classes=["disk_full", "fine"])
+    actor = to_actor(said, App(), revision=3)
+    answer = {"class": "fine", "severity": "low", "summary": "it has room", "confidence": 1}
+    script = Script([("final_result", answer)])
+    task = actor.expectations["thing"].strategy.run.__self__
+    task.agent.model = FunctionModel(script)
+    (history,) = await recorded(App(actors=[actor]), {})
+
+    today = {"a": to_actor(said, App(), revision=3)}
+    found = await lab_each({"a": history}, App(), defined=today, model="test")
+    (classified, _) = found["a"].differences
+    assert (classified.then["primary"], classified.now["primary"]) == ("fine", "disk_full")
+    with pytest.raises(BadHistory, match=r"^a: there is no expectation 'thing'"):
+        await lab_each({"a": history}, App())
+
+
+def agent_of_file(**config):
+    said = {"agent": {"model": "test"}, "prompt": "What is wrong?", **config}
+    strategy = {"template": "agentic_task", "config": said}
+    expectation = {"on": {"event": HAPPENED}, "strategy": strategy}
+    return definition_of({"id": "worker", "expectations": {"thing": expectation}})
 
 
 async def test_a_request_that_was_repeated_has_the_answer_of_its_last_attempt():
