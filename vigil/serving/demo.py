@@ -9,9 +9,10 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -50,8 +51,8 @@ APP: Final = "vigil.demo.app:app"
 PUBLISHER: Final = "vigil.demo.publisher"
 PUBLISH_EVERY_S: Final = 1.0
 
-PUBLISHER_STOP_S_MAX: Final = 5.0
-"""Longest wait for the publisher to end in order; then it is killed."""
+STOP_S_MAX: Final = 5.0
+"""Longest wait for a program beside this one to end in order, in seconds; then it is killed."""
 
 CATCH_UP_S_MAX: Final = 5.0
 
@@ -116,21 +117,31 @@ def _publisher(config: Config) -> Iterator[None]:
         *("--stack", config.stack.name),
         *("--interval", str(PUBLISH_EVERY_S)),
     ]
-    with (FOLDER / "publisher.log").open("ab") as log:
+    with running(command, log=FOLDER / "publisher.log"):
+        yield
+
+
+@contextmanager
+def running(
+    command: Sequence[str], *, log: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program beside this one, which it does not outlive, and write what it says to `log`."""
+    with log.open("ab") as file:
         process = subprocess.Popen(  # noqa: S603 - our own program, our own arguments
             command,
+            env=environ,
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=file,
+            stderr=file,
             start_new_session=True,
             preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
         )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
-            process.wait(timeout=PUBLISHER_STOP_S_MAX)
+            process.wait(timeout=STOP_S_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
