@@ -9877,6 +9877,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_lab.py",
     ),
     Mutant(
+        "compressed-once",
+        "demo: a file that is compressed already stays as it is",
+        always,
+        "tests/vigil/test_investigation.py",
+    ),
+    Mutant(
+        "demo-tools-stay-inside",
+        "demo: a model gets at no file outside of the folder",
+        never,
+        "tests/vigil/test_investigation.py",
+    ),
+    Mutant(
         "lab-code-before-definition",
         "lab: a definition of what is in code is a mistake",
         never,
