@@ -9889,6 +9889,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_investigation.py",
     ),
     Mutant(
+        "demo-goes-on",
+        "demo: an episode that was left in the middle goes on",
+        never,
+        "tests/vigil/test_own_servers.py",
+    ),
+    Mutant(
         "lab-code-before-definition",
         "lab: a definition of what is in code is a mistake",
         never,

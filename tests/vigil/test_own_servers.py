@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from projections.postgres.pool import connect
 from projections.postgres.queries import Migration, migrations
 from tests.mistakes.test_servers import SECOND_UP
 from tests.vigil.program import Vigil
+from tests.vigil.test_command_line import one_line
 
 READY = "actors "
 
@@ -125,13 +127,92 @@ def test_the_demo_ends_by_itself(vigil):
     assert "NATS      nats://" in done.stdout
 
 
-def test_the_demo_says_what_to_install(tmp_path):
+ENDED = "Requests on the journal: 6"
+
+
+def wait_each(demo, *words: str) -> str:
+    """Wait until a demo has said each of `words`, one after the other; return all that it said."""
+    for each in words:
+        said = demo.wait_said(each)
+    return said
+
+
+BEGUN = ("Waits for the nodes", " s  event ", " has it")
+
+
+def ended(demo) -> str:
+    """Return what a demo with an agent has said, which has ended by itself."""
+    said = demo.wait_said(ENDED)
+    assert demo.process.wait(60) == 0, said
+    return said
+
+
+@pytest.mark.timeout(240)
+def test_the_agent_of_the_demo_goes_on_on_another_node_and_its_model_is_asked_nothing_twice(vigil):
+    with vigil.running("demo", "--agent", "--yes") as demo:
+        wait_each(demo, *BEGUN, " announced, and begins")
+        processes = family(demo)
+        assert len(processes) > 4
+        demo.wait_said(" brings checkout.log.gz has ")
+        said = ended(demo)
+    assert_gone(processes)
+    happened = re.findall(r"node +(\w+) has it|(kill) -9|(compress.call) brings", said)
+    nodes = [words[0] for words in happened]
+    assert [kind or "node" for _, *kinds in happened for kind in ["".join(kinds)]] == [
+        "node", "node", "kill", "node", "compress.call"
+    ]  # fmt: skip
+    assert {nodes[1], nodes[3]} == {"first", "second"}
+    assert f"{ENDED}; the model has answered 6." in said
+    assert re.search(r"Cost of all runs in this folder: 0\.\d+ USD", said)
+    assert "finding  folder:shop: logs/checkout.log fills the folder" in said
+
+
+@pytest.mark.timeout(240)
+def test_people_approve_what_the_demo_shows_and_it_goes_on_where_it_was_left(vigil):
+    with vigil.running("demo", "--agent") as demo:
+        wait_each(demo, *BEGUN, "vigil episodes approve ")
+        processes = family(demo)
+        assert demo.stop(signal.SIGINT) == 0
+        assert "It has not ended. Run `vigil demo --agent` again" in demo.said
+    assert_gone(processes)
+
+    with vigil.running("demo", "--agent") as demo:
+        said = wait_each(demo, *BEGUN, "vigil episodes approve ")
+        words = re.findall(r"vigil (episodes approve .*)", said)[0].split()
+        done = vigil.run(*words)
+        assert done.returncode == 0, done.stderr
+        assert f"{ENDED}; the model has answered 1." in ended(demo)
+
+
+@pytest.mark.timeout(120)
+def test_a_demo_whose_agent_fails_says_why(vigil):
+    unknown = ("demo", "--agent", "--model", "openai:nobody-knows")
+    with vigil.running(*unknown, OPENAI_API_KEY="none") as demo:
+        told = "vigil: it has failed: unpriced_model: nobody knows the price of"
+        wait_each(demo, *BEGUN, "failed unpriced_model", told)
+        assert demo.process.wait(60) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--yes",), "--model and --yes go with --agent"),
+        (("--agent", "--model", "nobody:x"), "--model nobody:x: Unknown model: nobody:x"),
+    ],
+)
+def test_a_demo_that_cannot_be_is_a_mistake(vigil, words, told):
+    assert told in one_line(vigil.run("demo", *words), code=2)
+
+
+@pytest.mark.parametrize("flags", [[], ["--agent"]])
+def test_the_demo_says_what_to_install(tmp_path, flags):
     hides = "import importlib.util as u; u.find_spec = lambda name: None"
-    run = "import sys; sys.argv = ['vigil', 'demo']; from vigil.__main__ import main; main()"
+    words = ["vigil", "demo", *flags]
+    run = f"import sys; sys.argv = {words}; from vigil.__main__ import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", f"{hides}\n{run}"],
         cwd=tmp_path, env=Vigil(tmp_path).environ, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert "pip install 'vigil-engine[demo]'" in done.stderr
+    assert f"pip install 'vigil-engine[demo{',agents' if flags else ''}]'" in done.stderr

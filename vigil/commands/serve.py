@@ -13,6 +13,7 @@ from vigil import options
 
 if TYPE_CHECKING:
     from vigil.serving.servers import Servers
+from vigil.errors import Mistake
 from vigil.serving.stack_work import StackWork
 from vigil.settings import Config
 
@@ -36,8 +37,33 @@ def demo(
     seconds: Annotated[
         float | None, Option(min=1.0, help="Stop after this many seconds.", show_default=False)
     ] = None,
+    is_agent: Annotated[
+        bool,
+        Option("--agent", help="Have an agent investigate, on two nodes, one of which is killed."),
+    ] = False,
+    model: Annotated[
+        str,
+        Option(
+            help="With --agent: the model that it asks, such as openai:gpt-5, whose key is in the"
+            " environment; by default a scripted one, which needs none."
+        ),
+    ] = "",
+    is_sure: Annotated[
+        bool, Option("--yes", help="With --agent: approve by itself what waits for people.")
+    ] = False,
 ) -> None:
-    """Watch this machine with actors, on own servers. Shows live findings, and SQL to try."""
+    """Watch this machine with actors, on own servers. Shows live findings, and SQL to try.
+
+    With --agent: an agent finds out what fills a folder, asks before it changes anything, and goes
+    on after its node was killed. It ends by itself.
+    """
+    if not is_agent and (model or is_sure):
+        raise Mistake("--model and --yes go with --agent")
+    if is_agent:
+        from vigil.serving import agent_demo
+
+        agent_demo.show(options.given(ctx), model=model, approves=is_sure, seconds=seconds)
+        return
     from vigil.serving import demo
 
     demo.show(options.given(ctx), seconds=seconds)
