@@ -16,6 +16,7 @@
 <stack>.order.<what it is about>         stream <stack>-state     what people order, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 <stack>.refusal.<actor>.<expectation>    stream <stack>-refusals  why events did not fire it
+<stack>.stream.<episode>                 in no stream             what its models answer, live
 
 Names of streams and buckets are spelled in `layout.py`, keys of buckets in `keys.py`.
 
@@ -194,6 +195,12 @@ class Stack(Layout, frozen=True):
     def refusals_of(self, actor: str = "") -> str:
         """Return the filter for the refusals of `actor`; empty: of all."""
         return f"{self.name}.refusal.{name(actor, of='actor') + '.*' if actor else '>'}"
+
+    # What is told and not stored.
+
+    def deltas(self, episode_id: str) -> str:
+        """Return the subject of what the models of one episode answer, while they do."""
+        return f"{self.name}.stream.{episode_id}"
 
     # The journal and the state: one exact subject per aggregate.
 

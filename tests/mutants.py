@@ -43,6 +43,7 @@ class Mutant(NamedTuple):
 
 
 FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
+SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
 LOSSES: Final = "tests/streams/test_losses.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
 PAST: Final = "tests/streams/jetstream/test_past.py"
@@ -9773,6 +9774,38 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: a provider can tell a request that a dead node has made",
         dropped,
         "tests/acceptance/test_agents.py",
+    ),
+    Mutant(
+        "dead-attempt-not-shown",
+        "deltas: what a dead attempt says is not mixed into the next one",
+        never,
+        "tests/streams/test_deltas.py",
+    ),
+    Mutant(
+        "newer-delta-passed-over",
+        "deltas: what a newer version has written is passed over",
+        always,
+        SERVED_DELTAS,
+    ),
+    Mutant(
+        "unpublished-delta-dropped",
+        "deltas: one that cannot be published harms nothing",
+        uncaught,
+        SERVED_DELTAS,
+    ),
+    Mutant(
+        "listener-follows-session",
+        "deltas: who listens goes on after a lost connection",
+        becomes("""if self._session is None:
+    self._inbox = await session.subscribe(self._subject, self._hear)
+    self._session = session"""),
+        SERVED_DELTAS,
+    ),
+    Mutant(
+        "slow-listener-drops-oldest",
+        "deltas: a listener that reads nothing keeps so many and no more",
+        without("maxlen"),
+        "tests/contracts/test_deltas.py",
     ),
     Mutant(
         "agent-repeats-alone",

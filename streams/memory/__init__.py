@@ -17,6 +17,7 @@ from streams.layout import Stream
 from streams.memory.bell import Bell
 from streams.memory.bucket import MemoryBucket
 from streams.memory.commands import MemoryCommandQueue
+from streams.memory.deltas import MemoryDeltas
 from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
@@ -49,6 +50,7 @@ class MemoryPorts(Ports):
     timers: MemoryTimers
     objects: MemoryObjects
     refusals: MemoryRefusals
+    deltas: MemoryDeltas
     states: MemoryStates
 
 
@@ -68,6 +70,7 @@ def memory_ports(
         timers=MemoryTimers(streams, stack=stack),
         objects=MemoryObjects(clock),
         refusals=MemoryRefusals(clock, stack=stack),
+        deltas=MemoryDeltas(clock),
         states=MemoryStates(streams, clock, stack=stack),
     )
 

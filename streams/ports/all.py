@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from streams.ports.bucket import Bucket
 from streams.ports.commands import CommandQueue
+from streams.ports.deltas import Deltas
 from streams.ports.domain_events import DomainEvents
 from streams.ports.leases import Leases
 from streams.ports.log import EventLog
@@ -35,5 +36,7 @@ class Ports:
     """What no message can hold: large results of tools."""
     refusals: Refusals
     """Why events did not fire, for people."""
+    deltas: Deltas
+    """What models answer, while they do."""
     states: StreamStates
     """How the streams themselves are."""

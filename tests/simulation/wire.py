@@ -866,5 +866,6 @@ def wired(life: Life, servers: Servers) -> Ports:
         timers=WiredTimers(wire),
         objects=WiredObjects(wire),
         refusals=servers.ports.refusals,
+        deltas=servers.ports.deltas,
         states=servers.ports.states,
     )

@@ -82,7 +82,7 @@ IN_CODE = (
     ),
     Banned(
         "a subject, stream or bucket, spelled out",
-        r"[}>]\.(event|inbox|due|timer|episode|finding|output|workflow|definition|dead)\."
+        r"[}>]\.(event|inbox|due|timer|stream|episode|finding|output|workflow|definition|dead)\."
         r"|\}-(events|work|journal|dead|claims|gates|registry|blobs)\b",
         ("streams/layout.py", "streams/subjects.py", "vigil/demo/publisher.py"),
     ),

@@ -43,6 +43,9 @@ PINGS_MAX: Final = 2
 FLUSH_S_MAX: Final = 1
 """Longest that an orderly close waits for the server to have read everything."""
 
+SUBSCRIBE_S_MAX: Final = 2
+"""Longest wait, in seconds, for the server to know that somebody listens."""
+
 DENIED_MAX: Final = 100
 """Denied subjects that a session remembers. An operator's change of permissions ends it."""
 
@@ -160,6 +163,25 @@ class Session:
         except nats_errors.Error as error:
             raise Unavailable("subscribing", detail="not connected") from error
         return ReplyInbox(self._client, subject, number)
+
+    async def subscribe(self, subject: str, on_message: Listener) -> ReplyInbox:
+        """Have what is published on `subject` from now on given to `on_message`.
+
+        Raises:
+            Incompatible: this user may not listen there.
+            Unavailable: not connected, or the server does not answer.
+        """
+        try:
+            inbox = ReplyInbox(self._client, subject, self._client.listen(subject, on_message))
+            await self._client.flush(timeout=SUBSCRIBE_S_MAX)
+        except nats_errors.Error as error:
+            raise Unavailable(subject, detail=f"not subscribed: {_in_words(error)}") from error
+        if f'subscription to "{subject.lower()}"' in self.last_error:
+            raise Incompatible(
+                f"this user may not subscribe to {subject}",
+                remedy="Allow it for this user in the server's permissions.",
+            )
+        return inbox
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the session ends."""

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
+from streams.jetstream.messages.deltas import CoreDeltas
 from streams.jetstream.ports.bucket import JetStreamBucket
 from streams.jetstream.ports.commands import JetStreamCommandQueue
 from streams.jetstream.ports.configs import GATES_MARKER_S
@@ -75,6 +76,7 @@ async def connect(
             timers=JetStreamTimers(link, stack),
             objects=JetStreamObjects(link, stack.object_store()),
             refusals=JetStreamRefusals(link, stack),
+            deltas=CoreDeltas(link, stack),
             states=JetStreamStates(link, stack),
         )
 
