@@ -43,6 +43,7 @@ class Mutant(NamedTuple):
 
 
 FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
+AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
 SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
 LOSSES: Final = "tests/streams/test_losses.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
@@ -9774,6 +9775,25 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: a provider can tell a request that a dead node has made",
         dropped,
         "tests/acceptance/test_agents.py",
+    ),
+    Mutant(
+        "streamed-request-has-own-key",
+        "agents: no key has two bodies, of which one asks for a stream",
+        gives("key"),
+        AGENT_DELTAS,
+    ),
+    Mutant(
+        "quiet-episode-tells-no-deltas",
+        "deltas: nothing is told of answers that people may not see",
+        becomes("""if not unit.streams:
+    return await unit.make(key, None)"""),
+        AGENT_DELTAS,
+    ),
+    Mutant(
+        "deltas-tell-what-is-shown",
+        "deltas: no more is told of an answer than people may see of it",
+        gives("text"),
+        "tests/engine/execution/test_deltas.py",
     ),
     Mutant(
         "dead-attempt-not-shown",

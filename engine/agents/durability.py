@@ -7,7 +7,7 @@ model's answer: both are the same in a replay, in whatever order parallel calls 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Final
@@ -30,7 +30,18 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     record_durable_unit,
 )
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
 from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
@@ -39,7 +50,15 @@ from engine.agents.digests import Prompt, Prompts, digest
 from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_in_answer
 from engine.agents.toolset import StepToolset
-from engine.agents.unit import OnChange, Parts, RequestSize, Unit, UnitOutcome, UnitResult
+from engine.agents.unit import (
+    AnswerListener,
+    OnChange,
+    Parts,
+    RequestSize,
+    Unit,
+    UnitOutcome,
+    UnitResult,
+)
 from engine.app.actions import Retries
 from engine.app.function_tool import without_values
 from engine.errors import CRASH, EpisodeFailed, InvalidAction, Unencodable
@@ -61,6 +80,9 @@ HEADERS: Final = "extra_headers"
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 """What tells a provider that a request is one that a dead node has made before."""
+
+STREAMED: Final = ":stream"
+"""Ends the key of a request whose answer is streamed: its body says so, and a key has one body."""
 
 Decide = Callable[[RunContext[Any], DeferredToolRequests], Awaitable[DeferredToolResults]]
 """Has people decide on calls of tools that need it, or waits for results from elsewhere."""
@@ -86,6 +108,16 @@ class AgentRun:
     """The version of the agent, once it has asked its model."""
     cost_usd: Decimal | None = None
     """What its requests have cost; None: it is not known of any."""
+    streams: bool = False
+    """Whether its models are asked to answer piece by piece."""
+    listener: AnswerListener | None = None
+    """Who hears the answer to the request that is under way; there is one at a time."""
+
+    async def hear(self, _: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
+        """Tell what a model answers to who listens, as it comes."""
+        async for event in events:
+            if self.listener is not None:
+                _tell(event, self.listener)
 
     def spent(self, taken: UnitResult) -> None:
         """Add what a unit has cost."""
@@ -119,8 +151,8 @@ class AgentRun:
         ctx: RunContext[Any] | None,
     ) -> Unit:
         match operation_id:
-            case ModelRequestId() if ctx is not None:
-                return self._request(body, cache_key, ctx)
+            case ModelRequestId(streaming=streams) if ctx is not None:
+                return self._request(body, cache_key, ctx, streams=streams)
             case ToolsetCallToolId() if ctx is not None:
                 args = cache_key[1]
                 return Unit(
@@ -128,7 +160,7 @@ class AgentRun:
                     name=f"{self.name}.{ctx.tool_name}",
                     mark=digest([ctx.tool_name, args]),
                     args=_shown(args),
-                    make=lambda _: outcome_of(body),
+                    make=lambda _, __: outcome_of(body),
                 )
             case _:
                 name = type(operation_id).__name__.removesuffix("Id")
@@ -137,11 +169,16 @@ class AgentRun:
                     name=f"{self.name}.{name}",
                     mark=digest([repr(operation_id)]),
                     args=raw({}),
-                    make=lambda _: outcome_of(body),
+                    make=lambda _, __: outcome_of(body),
                 )
 
     def _request(
-        self, body: Callable[[], Awaitable[object]], cache_key: Sequence[Any], ctx: RunContext[Any]
+        self,
+        body: Callable[[], Awaitable[object]],
+        cache_key: Sequence[Any],
+        ctx: RunContext[Any],
+        *,
+        streams: bool,
     ) -> Unit:
         model_id, messages, settings, parameters, *_ = cache_key
         model = str(model_id or f"{ctx.model.system}:{ctx.model.model_name}")
@@ -149,11 +186,17 @@ class AgentRun:
         self.versions.append(prompt.version)
         given = (settings or {}).get("max_tokens")
 
-        async def make(key: str) -> UnitOutcome:
+        async def make(key: str, listener: AnswerListener | None) -> UnitOutcome:
             headers = (settings or {}).get(HEADERS)
             if headers is not None and key:
+                # guard: streamed-request-has-own-key
+                key = f"{key}{STREAMED}" if streams else key
                 headers[IDEMPOTENCY_KEY] = key  # guard: request-has-key
-            return await outcome_of(body, hidden=self.hidden)
+            self.listener = listener
+            try:
+                return await outcome_of(body, hidden=self.hidden)
+            finally:
+                self.listener = None
 
         size = len(to_json([messages, parameters], fallback=repr))
         return Unit(
@@ -162,6 +205,7 @@ class AgentRun:
             mark=digest([prompt.version, prompt.history]),
             args=raw(prompt),
             make=make,
+            streams=streams,
             agent=f"{self.name}:{prompt.version}",
             size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
             retries=self.retries,
@@ -209,18 +253,29 @@ class VigilDurability(BaseDurabilityCapability[Any]):
         },
     )
 
-    def __init__(self, run: AgentRun, *, models: Mapping[str, Model] | None = None) -> None:
-        """Journal `run`, which may ask `models` beside the agent's own."""
-        super().__init__(name=run.name, models=models)
+    def __init__(
+        self, run: AgentRun, *, models: Mapping[str, Model] | None = None, streams: bool = False
+    ) -> None:
+        """Journal `run`, which may ask `models` beside the agent's own.
+
+        `streams`: whether they are asked to answer piece by piece.
+        """
+        # Whoever hears events has the library stream.
+        super().__init__(
+            name=run.name, models=models, event_stream_handler=run.hear if streams else None
+        )
         self._run = run
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Return one that knows the model of the run, such as that of `Agent.override`."""
         agent, model = self.agent, ctx.model
-        if agent is None or not isinstance(model, Model) or model is agent.model:
+        if agent is None or not isinstance(model, Model):
             return self
-        known = {f"{model.system}:{model.model_name}": model}
-        return VigilDurability(self._run, models=known).for_agent(agent)
+        streams = self._run.streams and can_stream(model)
+        if model is agent.model and not streams:
+            return self
+        known = {} if model is agent.model else {f"{model.system}:{model.model_name}": model}
+        return VigilDurability(self._run, models=known, streams=streams).for_agent(agent)
 
     @property
     def in_durable_context(self) -> bool:
@@ -265,6 +320,33 @@ async def outcome_of(
         return UnitOutcome(result=raw(payload))
     except (TypeError, ValueError, Unencodable) as error:
         return UnitOutcome(error_class=Unencodable.error_class, error_detail=str(error))
+
+
+def can_stream(model: Model) -> bool:
+    """Return whether `model` can answer piece by piece; one that cannot answers in one piece."""
+    match model:
+        case WrapperModel(wrapped=wrapped):
+            return can_stream(wrapped)
+        case FallbackModel(models=models):
+            return all(map(can_stream, models))
+        case FunctionModel(stream_function=function):
+            return function is not None
+        case _:
+            return type(model).request_stream is not Model.request_stream
+
+
+def _tell(event: AgentStreamEvent, listener: AnswerListener) -> None:
+    """Tell the text of an answer, and which tools it calls: people may not see all arguments."""
+    match event:
+        case (
+            PartStartEvent(part=TextPart(content=text))
+            | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+        ):
+            listener.say(text)
+        case PartStartEvent(part=ToolCallPart(tool_name=name)):
+            listener.call(name)
+        case _:
+            pass
 
 
 def _failed(raised: EpisodeFailed) -> UnitOutcome:

@@ -90,6 +90,7 @@ class AgentCall:
     keep_messages: bool
     retries: Retries | None
     on_change: OnChange
+    stream: bool = False
 
     @property
     def shown_prompt(self) -> str:
@@ -103,7 +104,15 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
     """Return how the run of an agent ended, as it is recorded."""
     hidden = _hidden_in(asked.agent.toolsets)
     decide = DeferredCalls(parts, ctx, asked.name, hidden)
-    run = AgentRun(parts, asked.name, asked.retries, asked.on_change, decide=decide, hidden=hidden)
+    run = AgentRun(
+        parts,
+        asked.name,
+        asked.retries,
+        asked.on_change,
+        decide=decide,
+        hidden=hidden,
+        streams=asked.stream,
+    )
     RUNNING.set(RunningAgent(parts, ctx))
     try:
         result = await call(_result, run, asked)

@@ -60,6 +60,16 @@ class RequestSize:
     """None: it is not limited."""
 
 
+class AnswerListener(Protocol):
+    """Hears what a model answers while it does."""
+
+    def say(self, text: str) -> None:
+        """Take what the model goes on with."""
+
+    def call(self, tool: str) -> None:
+        """Take that a call of `tool` begins."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """Something that an agent does once: a request to its model, or a call of a tool of its own."""
@@ -71,8 +81,11 @@ class Unit:
     """Digest of what is asked."""
     args: msgspec.Raw
     """What people see of it."""
-    make: Callable[[str], Awaitable[UnitOutcome]]
-    """Makes it, with the idempotency key of the attempt; empty: it is made anew."""
+    make: Callable[[str, AnswerListener | None], Awaitable[UnitOutcome]]
+    """Makes it, with the idempotency key of the attempt; empty: it is made anew. Who listens hears
+    the answer of a model that streams."""
+    streams: bool = False
+    """Whether it is a request whose answer comes piece by piece."""
     agent: str = ""
     """The agent with the digest of its version, as it is recorded."""
     size: RequestSize | None = None

@@ -75,6 +75,11 @@ def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
             return step
 
 
+def answer_bytes_max(strategy: LogStrategy) -> int:
+    """Return how much of a model's answer people may see, in bytes of UTF-8; 0: nothing."""
+    return ANSWER_BYTES_MAX.get(strategy, 0)
+
+
 def in_short(value: object) -> object:
     """Return `value` with short texts, and with counts and keys in the place of what is inside."""
     if isinstance(value, dict):
@@ -107,7 +112,7 @@ def cut(value: object, *, most_bytes: int) -> object:
             return [kept(inner) for inner in each]
         if not isinstance(each, str):
             return each
-        text = _first(each, left)
+        text = first_bytes(each, left)
         left -= len(text.encode())
         return text if text == each else f"{text}…"
 
@@ -132,7 +137,7 @@ def _digest(value: object) -> object:
         case list():
             return f"{len(value):,} items"
         case str():
-            text = _first(value, SHORT_BYTES_MAX)
+            text = first_bytes(value, SHORT_BYTES_MAX)
             return text if text == value else f"{text}…"
         case _:
             return value
@@ -147,5 +152,6 @@ def _redacted(value: object) -> object:
     return {key: REDACTED if key in PROMPT_KEYS else _redacted(each) for key, each in value.items()}
 
 
-def _first(text: str, most_bytes: int) -> str:
+def first_bytes(text: str, most_bytes: int) -> str:
+    """Return the beginning of `text` that has at most `most_bytes` of UTF-8."""
     return text.encode()[:most_bytes].decode(errors="ignore")

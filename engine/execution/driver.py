@@ -48,6 +48,7 @@ from engine.episodes.episode import (
     overspent,
     pause_after,
 )
+from engine.episodes.redaction import answer_bytes_max
 from engine.episodes.settle import REMEDY
 from engine.episodes.writer import JournalWriter
 from engine.errors import (
@@ -59,6 +60,7 @@ from engine.errors import (
     ReplayDiffers,
 )
 from engine.execution import exhausted, report
+from engine.execution.deltas import DeltaWriter
 from engine.execution.parts import ActorParts
 from engine.execution.report import FindingReports
 from engine.execution.steps import SIDE_EFFECT, OutputSteps, StepExecutor, shown_args
@@ -258,13 +260,35 @@ class EpisodeTurns:
 
     async def _made(self, unit: Unit, path: str) -> UnitOutcome:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
-            return await unit.make(f"{self.opened.episode_id}:{path}")
+            key = f"{self.opened.episode_id}:{path}"
+            shown_max = answer_bytes_max(self.opened.log_strategy)
+            if not unit.streams or not shown_max:  # guard: quiet-episode-tells-no-deltas
+                return await unit.make(key, None)
+            return await self._told(unit, key, self._deltas(path, shown_max))
         # guard: dry-run-agent-tools
         return UnitOutcome(
             error_class=SIDE_EFFECT,
             error_detail=f"{unit.name}: nobody knows whether it changes anything; in a dry run an"
             " agent calls tools of vigil.agents.toolset alone",
         )
+
+    def _deltas(self, path: str, shown_max: int) -> DeltaWriter:
+        return DeltaWriter(
+            self.context.ports.deltas,
+            self.clock,
+            self.opened.episode_id,
+            path=path,
+            attempt=self.journal.episode.attempts,
+            shown_max=shown_max,
+        )
+
+    async def _told(self, unit: Unit, key: str, deltas: DeltaWriter) -> UnitOutcome:
+        """Return what `unit` brings, of which people are told before it is there."""
+        async with deltas.open():
+            made = await unit.make(key, deltas)
+            if not made.error_class:
+                deltas.done()
+            return made
 
     def time_out(self, action: Step, *, path: str) -> Performed:
         """Record that a timeout of the function's own has cut `action` off.

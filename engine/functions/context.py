@@ -452,6 +452,7 @@ class FunctionContext(Gathers):
         retries: Retries | None = MODEL_RETRIES,
         on_change: OnChange = "park",
         keep_messages: bool = False,
+        stream: bool = False,
     ) -> AgentResult[Output]:
         """Run an agent of pydantic-ai, and return its result; needs the extra `agents`.
 
@@ -477,6 +478,9 @@ class FunctionContext(Gathers):
                 episode until a node has the old code, or `go_on` with the recorded answer. An agent
                 that has ended is not run again, whatever has changed.
             keep_messages: whether the result has the conversation, which is recorded once more.
+            stream: whether models are asked to answer piece by piece, for people who look on:
+                `vigil episodes tail` shows it at once. What is recorded is the same. A model that
+                cannot do it answers in one piece.
 
         Raises `CallFailed` with the class of what went wrong: of a tool, or of a request, such as
         `tool_rate_limited`, `context_too_long` or `invalid_answer`.
@@ -498,6 +502,7 @@ class FunctionContext(Gathers):
             keep_messages=keep_messages,
             retries=retries,
             on_change=on_change,
+            stream=stream,
         )
         taken = await run_recorded(self._run, self, asked, episode_id=self.episode_id)
         if taken.error_class == CALL_TIMEOUT:

@@ -440,7 +440,7 @@ class LabTurns:
 
     async def _asked(self, unit: Unit, path: str) -> Performed:
         started_s = _CLOCK.monotonic_s()
-        made = await unit.make("")
+        made = await unit.make("", None)
         self.asked += 1
         cost_ms = round((_CLOCK.monotonic_s() - started_s) * 1000)
         key = f"{self.opened.episode_id}:{path}"
