@@ -9,8 +9,9 @@ import pytest
 
 from engine.operations.decide_request import ApprovalTarget
 from streams.clock import SystemClock
+from streams.model.deltas import Delta, DeltaEnd
 from streams.model.waits import OnExpiry
-from tests.client.happened import lived
+from tests.client.happened import happened, lived
 from tests.projections import lives
 from tests.projections.lives import projecting, wait_projected
 from vigil.errors import Mistake, NotFound, Trouble
@@ -65,6 +66,41 @@ async def test_one_episode_is_shown_with_its_steps_its_log_and_its_results(ports
     assert [each.number for each in await client.episodes.replay(id_)] == [1, 2, 3, 4, 5]
     with pytest.raises(NotFound, match="no step 7"):
         await client.episodes.result(id_, 7)
+
+
+async def test_a_tail_has_what_models_answer_between_the_lines_of_the_log(ports, pool, client):
+    id_ = await lived(ports, 1, lives.started(), lives.recorded(1))
+
+    def tell(place, text="", *, attempt=1, end=None):
+        said = Delta(path="1.m1.1", attempt=attempt, place=place, text=text, end=end)
+        ports.deltas.publish(id_, said)
+
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        tail = client.episodes.tail(id_, deltas=True)
+        lines = [await anext(tail) for _ in range(3)]
+        tell(0, "the disk ")
+        tell(0, "the disk is ", attempt=2)
+        tell(1, "lost")
+        tell(2, "full", attempt=2, end=DeltaEnd.DONE)
+        told = [await anext(tail) for _ in range(3)]
+        await happened(ports, ports.stack.episode(id_), lives.converged(), lives.finished())
+        rest = [each async for each in tail]
+    assert [each["kind"] for each in lines] == ["episode_opened", "episode_started", "tool_call"]
+    assert [(e["kind"], e["line"], e["missing"], e["is_anew"], e["end"]) for e in told] == [
+        ("delta", "the disk ", 0, False, None),
+        ("delta", "the disk is ", 0, True, None),
+        ("delta", "full", 1, False, "done"),
+    ]
+    assert [each["kind"] for each in rest] == ["episode_finished"]
+
+
+async def test_a_tail_that_shows_no_answers_has_no_deltas(ports, pool, client):
+    id_ = await lived(ports, 1, *DONE)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        rows = client.episodes.tail(id_, strategy="summary_only", deltas=True)
+        assert [each["kind"] async for each in rows] == ["episode_finished"]
 
 
 async def test_an_episode_that_sleeps_is_shown_with_the_end_of_its_sleep(ports, pool, client):

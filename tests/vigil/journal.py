@@ -15,6 +15,7 @@ from streams.clock import SystemClock
 from streams.jetstream import connect
 from streams.json import raw
 from streams.keys import node_key
+from streams.model.deltas import Delta
 from streams.model.events import (
     BlockReason,
     CheckpointSaved,
@@ -129,6 +130,15 @@ class Journal:
             await ports.log.append(subject, commit, after=after)
 
         self._do(append)
+
+    def tell(self, episode_id: str, *deltas: Delta) -> None:
+        """Have a model of an episode say `deltas` to whoever listens."""
+
+        async def publish(ports: Ports) -> None:
+            for each in deltas:
+                ports.deltas.publish(episode_id, each)
+
+        self._do(publish)
 
     def index(self, episode_id: str, ref: str) -> None:
         """Have a signal of `ref` find an episode of `dba`."""

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from streams.json import raw
+from streams.model.deltas import Delta, DeltaEnd
 from streams.model.events import EndStatus
 from streams.model.triggers import LogStrategy
 from tests.projections import lives
@@ -87,6 +88,44 @@ def test_a_tail_prints_what_happens_and_ends_with_the_episode(projected, journal
         said = tail.wait_said("failed")
         assert tail.process.wait(RUN_S_MAX) == 0
     assert said.count("tool_call disk.clean") == 2, "each line once"
+
+
+def delta(place, text="", **more):
+    return Delta(path="1.m1.1", attempt=1, place=place, text=text, **more)
+
+
+def test_a_tail_prints_what_a_model_answers_before_its_step_is_there(projected, journal):
+    id_ = begin(journal)
+    with projected.running("episodes", "tail", id_) as tail:
+        tail.wait_said("tool_call disk.clean")
+        journal.tell(id_, delta(0, "the disk\nis "), delta(1, "full", end=DeltaEnd.DONE))
+        tail.wait_said("1.m1.1: the disk\n1.m1.1: is full\n")
+        journal.write(journal.stack.episode(id_), lives.finished())
+        assert tail.process.wait(RUN_S_MAX) == 0
+
+
+def test_a_tail_as_json_has_a_line_for_each_delta(projected, journal):
+    id_ = begin(journal)
+    with projected.running("episodes", "tail", id_, "--json") as tail:
+        tail.wait_said("tool_call")
+        journal.tell(id_, delta(0, "the disk "), delta(1, "is full", end=DeltaEnd.DONE))
+        tail.wait_said('"end":"done"')
+        journal.write(journal.stack.episode(id_), lives.finished())
+        said = tail.wait_said("episode_finished")
+        assert tail.process.wait(RUN_S_MAX) == 0
+    rows = [json.loads(line) for line in said.splitlines()]
+    deltas = [(row["place"], row["text"]) for row in rows if row["kind"] == "delta"]
+    assert deltas == [(0, "the disk "), (1, "is full")]
+
+
+def test_a_tail_without_deltas_needs_no_server_of_the_log(projected, journal):
+    id_ = begin(journal, lives.finished())
+    projected.wait_for("episodes", "show", id_, until=lambda row: row["status"] == "done")
+    away = ("--nats-url", "nats://127.0.0.1:1")
+    done = projected.run("episodes", "tail", id_, "--no-deltas", *away)
+    assert (done.returncode, len(done.stdout.splitlines()) > 1) == (0, True)
+    refused = projected.run("episodes", "tail", id_, *away)
+    assert "127.0.0.1:1" in one_line(refused, code=1)
 
 
 def test_a_tail_as_json_has_a_row_on_each_line(projected, journal):

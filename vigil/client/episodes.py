@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -27,6 +36,7 @@ from streams.model.outputs import OutputOutcome
 from streams.model.triggers import LogStrategy, Mode, Overrides
 from streams.ports.all import Ports
 from streams.ports.domain_events import HOPS_MAX
+from vigil.asking.deltas import HeardDeltas
 from vigil.asking.rows import ENDS, LOOK_S, find_id, not_found, require
 from vigil.client.connections import Connections
 from vigil.client.page import (
@@ -73,6 +83,9 @@ HISTORIES_MAX: Final = 1_000
 
 ENDED_BY_THEMSELVES: Final = ("done", "failed", "partially_failed")
 """The statuses of episodes that nobody has canceled."""
+
+QUIET: Final = (LogStrategy.NONE, LogStrategy.SUMMARY_ONLY)
+"""Log strategies under which nobody sees what models answer."""
 
 UNKNOWN: Final = ""
 """Status of an episode that is not on the journal."""
@@ -348,14 +361,52 @@ class EpisodeCalls:
         *,
         strategy: Logging | LogStrategy | None = None,
         timeout_s: float = WAIT_S,
+        deltas: bool = False,
     ) -> AsyncIterator[Row]:
         """Yield the lines of an episode's log, once each, until it has ended.
+
+        Args:
+            strategy: as for `log`.
+            timeout_s: longest wait for its end, in seconds.
+            deltas: between them, yield what models answer while they do, if their agents are run
+                with `stream=True`: rows whose `kind` is `delta`, each with the `path` of its step,
+                the `attempt` of the episode, its `place` in the answer, from 0, the `text` that
+                follows, the `tools` of calls that begin then, and the `end` of the last one, `done`
+                or `failed`. `missing` is how many were lost before it; if one `is_anew`, what came
+                before is of an attempt that has died.
 
         Raises:
             NotFound: it is not there after 10 s.
             Trouble: it has not ended after `timeout_s`.
         """
         wanted = await self.find(id)
+        is_asked = deltas and strategy not in QUIET
+        async with (
+            self._hearing(wanted, is_asked=is_asked) as heard,
+            aclosing(self._tailed(wanted, strategy, timeout_s, heard)) as rows,
+        ):
+            async for row in rows:
+                yield row
+
+    @asynccontextmanager
+    async def _hearing(self, id: UUID, *, is_asked: bool) -> AsyncIterator[HeardDeltas | None]:
+        """Yield what hears the deltas of an episode; None: they are not asked for."""
+        if not is_asked:
+            yield None
+            return
+        async with (
+            self._connections.log(is_reading=True) as ports,
+            ports.deltas.listen(str(id)) as listener,
+        ):
+            yield HeardDeltas(listener, self._connections.clock)
+
+    async def _tailed(
+        self,
+        wanted: UUID,
+        strategy: Logging | LogStrategy | None,
+        timeout_s: float,
+        heard: HeardDeltas | None,
+    ) -> AsyncGenerator[Row]:
         clock, stack = self._connections.clock, self._connections.stack
         began_s, yielded = clock.monotonic_s(), set[object]()
         while True:
@@ -374,7 +425,11 @@ class EpisodeCalls:
                 raise not_found("episode", wanted, stack)
             if waited_s >= timeout_s:
                 raise Trouble(f"episode {wanted} has not ended after {timeout_s:g} s")
-            await clock.sleep(LOOK_S)
+            if heard is None:
+                await clock.sleep(LOOK_S)
+                continue
+            async for row in heard.rows(within_s=LOOK_S):
+                yield row
 
     async def result(self, id: UUID | str, step_no: int) -> object:
         """Return the result of a step, however large, as far as people may see it.

@@ -828,14 +828,27 @@ class SyncEpisodeCalls:
         *,
         strategy: Logging | LogStrategy | None = None,
         timeout_s: float = WAIT_S,
+        deltas: bool = False,
     ) -> Iterator[Row]:
         """Yield the lines of an episode's log, once each, until it has ended.
+
+        Args:
+            strategy: as for `log`.
+            timeout_s: longest wait for its end, in seconds.
+            deltas: between them, yield what models answer while they do, if their agents are run
+                with `stream=True`: rows whose `kind` is `delta`, each with the `path` of its step,
+                the `attempt` of the episode, its `place` in the answer, from 0, the `text` that
+                follows, the `tools` of calls that begin then, and the `end` of the last one, `done`
+                or `failed`. `missing` is how many were lost before it; if one `is_anew`, what came
+                before is of an attempt that has died.
 
         Raises:
             NotFound: it is not there after 10 s.
             Trouble: it has not ended after `timeout_s`.
         """
-        return self._thread.iterate(self._calls.tail(id, strategy=strategy, timeout_s=timeout_s))
+        return self._thread.iterate(
+            self._calls.tail(id, strategy=strategy, timeout_s=timeout_s, deltas=deltas)
+        )
 
     def result(self, id: UUID | str, step_no: int) -> object:
         """Return the result of a step, however large, as far as people may see it.

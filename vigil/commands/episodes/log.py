@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -13,6 +14,7 @@ from vigil.client.client import Client
 from vigil.commands.call import call, named
 from vigil.printing import tables
 from vigil.printing.output import say_aside, show_rows
+from vigil.printing.tail import TailPrinter
 
 if TYPE_CHECKING:
     from vigil.client.episodes import EpisodeLog
@@ -58,15 +60,33 @@ def tail(
     is_latest: options.IsLatest = False,
     strategy: ShownStrategy = None,
     timeout_s: options.Timeout = options.WAIT_S,
+    has_deltas: Annotated[
+        bool,
+        Option(
+            "--deltas/--no-deltas",
+            help="Whether to print what models answer while they do, which needs NATS.",
+        ),
+    ] = True,
     is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
 ) -> None:
-    """Print what one episode did and does, until it ends: the log, as it grows."""
+    """Print what one episode did and does, until it ends: the log, as it grows.
+
+    Between its lines, agents that are run with `stream=True` say what their models answer.
+    """
 
     async def follow(client: Client) -> None:
         wanted = await named(client, episode_id, is_latest=is_latest)
-        lines = client.episodes.tail(wanted, strategy=strategy, timeout_s=timeout_s)
-        async for each in lines:
-            text = tables.as_json_line(each) if is_json else str(each["line"])
-            print(tables.printable(text), flush=True)
+        rows = client.episodes.tail(
+            wanted, strategy=strategy, timeout_s=timeout_s, deltas=has_deltas
+        )
+        printer = TailPrinter(sys.stdout, is_in_place=sys.stdout.isatty())
+        try:
+            async for each in rows:
+                if is_json:
+                    print(tables.printable(tables.as_json_line(each)), flush=True)
+                else:
+                    printer.show(each)
+        finally:
+            printer.close()
 
     call(ctx, follow)
