@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, Final, Protocol, cast
 
 from pydantic_ai import Agent, UsageLimits, exceptions
@@ -27,16 +26,15 @@ from pydantic_ai.toolsets import AbstractToolset
 from engine.agents.durability import HEADERS, AgentRun, VigilDurability
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_in_answer
+from engine.agents.plans.edits import restored
 from engine.agents.result import recorded, result_of
 from engine.agents.toolset import APPROVAL, RUNNING, RunningAgent, StepToolset, ToolApproval
 from engine.agents.unit import OTHER_MODEL, OnChange, Parts, UnitOutcome
 from engine.app.actions import Retries
 from engine.app.function_tool import without_values
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
-from engine.secrets import HIDDEN
 from engine.usercode.call import call
 from engine.usercode.library_tasks import library_tasks
-from engine.validation import ABSENT
 from streams.model.triggers import Budget
 
 __all__ = ["AgentCall", "problem_of_model", "result_of", "run_agent"]
@@ -248,7 +246,7 @@ class DeferredCalls:
         if not isinstance(answer.plan, dict) or answer.plan.keys() - known:
             return ToolDenied(OTHER_CHANGES.format(answer.plan))
         try:
-            changed = _restored(answer.plan, args)
+            changed = restored(answer.plan, args)
         except LookupError:
             return ToolDenied(OTHER_CHANGES.format(answer.plan))
         return ToolApproved(override_args=changed)
@@ -263,27 +261,6 @@ def _decision(run: RunContext[Any], name: str) -> ToolApproval:
     found = run.tools.get(name)
     said = (found.metadata or {}).get(APPROVAL) if found is not None else None
     return said if isinstance(said, ToolApproval) else ToolApproval()
-
-
-def _restored(edited: object, asked: object) -> Any:  # noqa: ANN401 - any JSON value
-    """Return `edited` with the values of `asked` where people were shown that one is hidden.
-
-    Raises `LookupError` if there is none at that place.
-    """
-    match edited:
-        case str() if edited == HIDDEN:
-            if asked is ABSENT:
-                raise LookupError(HIDDEN)
-            return asked
-        case dict():
-            named = asked if isinstance(asked, dict) else {}
-            return {name: _restored(each, named.get(name, ABSENT)) for name, each in edited.items()}
-        case list():
-            listed = asked if isinstance(asked, list) else []
-            pairs = zip_longest(edited, listed[: len(edited)], fillvalue=ABSENT)
-            return [_restored(each, before) for each, before in pairs]
-        case _:
-            return edited
 
 
 def _arguments_of(run: RunContext[Any], name: str) -> Iterable[str]:

@@ -70,7 +70,9 @@ class ToolApproval:
 
 
 @dataclass(frozen=True)
-class _StepTool:
+class StepTool:
+    """A tool as an agent is given it."""
+
     name: str
     tool: FunctionTool[..., Any]
     """For a function that makes steps, what its arguments are checked with."""
@@ -82,7 +84,7 @@ class _StepTool:
 class StepToolset(AbstractToolset[Any]):
     """Tools whose calls are steps of the episode that runs the agent."""
 
-    def __init__(self, tools: Mapping[str, _StepTool], *, id: str) -> None:
+    def __init__(self, tools: Mapping[str, StepTool], *, id: str) -> None:
         """Offer `tools` by their names."""
         self._tools, self._id = tools, id
 
@@ -101,7 +103,7 @@ class StepToolset(AbstractToolset[Any]):
         del ctx
         return {name: self._offered(each) for name, each in self._tools.items()}
 
-    def _offered(self, each: _StepTool) -> ToolsetTool[Any]:
+    def _offered(self, each: StepTool) -> ToolsetTool[Any]:
         definition = ToolDefinition(
             name=each.name,
             description=each.tool.description or None,
@@ -148,7 +150,7 @@ class StepToolset(AbstractToolset[Any]):
                 record_durable_unit(executed=parts.recorded > before)
 
 
-async def _in_strategy(called: _StepTool, ctx: StepContext, args: dict[str, Any]) -> object:
+async def _in_strategy(called: StepTool, ctx: StepContext, args: dict[str, Any]) -> object:
     """Return what a tool of steps returns, whose code a replay runs again."""
     assert called.makes_steps is not None
     token = IN_STRATEGY.set(True)
@@ -162,7 +164,7 @@ async def _in_strategy(called: _StepTool, ctx: StepContext, args: dict[str, Any]
         IN_STRATEGY.reset(token)
 
 
-def _read(called: _StepTool, result: object) -> object:
+def _read(called: StepTool, result: object) -> object:
     """Return what the model reads of what a tool of steps returns."""
     try:
         raw(result)
@@ -212,10 +214,10 @@ def toolset(
         raise InvalidAction(f"requires_approval: {strays[0]!r} is none of the tools")
     if ask_from is not None and ask_from not in RISKS:
         raise InvalidAction(f"ask_from: {ask_from!r} is not one of {', '.join(RISKS)}")
-    made: dict[str, _StepTool] = {}
+    made: dict[str, StepTool] = {}
     for each in tools:
         is_asked = each in asked or _is_risky(each, ask_from)
-        one = _step_tool(each, decision if is_asked else None)
+        one = step_tool(each, decision if is_asked else None)
         if one.name in made:
             raise InvalidAction(f"two tools are called {one.name!r}")
         made[one.name] = replace(one, cut=(cut or {}).get(one.name, WHOLE))
@@ -232,13 +234,14 @@ def _is_risky(given: FunctionTool[..., Any] | StepFunction, ask_from: Risk | Non
     return RISKS.index(risk) >= RISKS.index(ask_from)  # guard: risky-call-is-asked
 
 
-def _step_tool(
-    given: FunctionTool[..., Any] | StepFunction, decision: ToolApproval | None
-) -> _StepTool:
+def step_tool(
+    given: FunctionTool[..., Any] | StepFunction, decision: ToolApproval | None = None
+) -> StepTool:
+    """Return what an agent is given for `given`; `InvalidAction`: it is no tool."""
     if isinstance(given, FunctionTool):
         is_short = given.action == "call"
         name = given.capability if is_short else f"{given.capability}_{given.action}"
-        return _StepTool(name, given, None, decision)
+        return StepTool(name, given, None, decision)
     if not inspect.iscoroutinefunction(given):
         raise InvalidAction(
             f"{given!r} is no tool; write @tool above it, or `async def name(ctx, …)`"
@@ -249,4 +252,4 @@ def _step_tool(
             f"{given.__qualname__}: its first parameter is {first or 'none'!r}, not ctx"
         )
     checked = tool(given)
-    return _StepTool(given.__name__, checked, given, decision)
+    return StepTool(given.__name__, checked, given, decision)
