@@ -86,6 +86,8 @@ REFUSALS: Final = "tests/engine/waits/test_refusals_on_replicas.py"
 
 CHILDREN: Final = "tests/engine/functions/test_children.py"
 
+CALLS_TOGETHER: Final = "tests/engine/agents/test_calls_together.py"
+PLANS: Final = "tests/engine/agents/test_plans.py"
 MODELS: Final = "tests/engine/agents/test_model.py"
 MODEL_SERVER: Final = "tests/testing/test_model_server.py"
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
@@ -6117,13 +6119,13 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "risky-call-is-asked",
         "agents: people are asked about calls of a risk, and of greater ones",
-        returns("RISKS.index(risk) > RISKS.index(ask_from)"),
+        returns("ask_from is not None and RISKS.index(self.risk) > RISKS.index(ask_from)"),
         "tests/engine/agents/test_people.py",
     ),
     Mutant(
         "unknown-risk-is-asked",
         "agents: people are asked about calls of which nobody knows the risk",
-        gives("getattr(given, 'risk', 'read')"),
+        returns("self.tool.risk"),
         "tests/engine/agents/test_people.py",
     ),
     Mutant(
@@ -9992,8 +9994,57 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "approval-hides-secrets",
         "agents: an approval does not show what a tool hides",
-        becomes("shown = args"),
+        becomes("shown = [each.args for each in calls]"),
         "tests/engine/agents/test_people.py",
+    ),
+    Mutant(
+        "plan-hides-secrets",
+        "agents: a plan of several calls does not show what a tool hides",
+        becomes("args = self.args"),
+        CALLS_TOGETHER,
+    ),
+    Mutant(
+        "one-call-for-each-number",
+        "agents: a changed plan has each of its calls once",
+        never,
+        CALLS_TOGETHER,
+    ),
+    Mutant(
+        "hidden-value-stays-with-tool",
+        "agents: a hidden value is given to no other tool",
+        gives("asked.args if asked is not None else {}"),
+        PLANS,
+    ),
+    Mutant(
+        "other-call-calls-nothing",
+        "agents: of calls that a model has asked for, people make no others",
+        never,
+        CALLS_TOGETHER,
+    ),
+    Mutant(
+        "other-terms-asked-apart",
+        "agents: people decide only on calls that they may decide on",
+        gives("together.setdefault(ToolApproval(), []) if said.is_together else []"),
+        CALLS_TOGETHER,
+    ),
+    Mutant("plan-calls-max", "agents: a plan has a most of calls", never, PLANS),
+    Mutant("planned-tool-is-there", "agents: a plan calls tools that there are", never, PLANS),
+    Mutant("planned-arguments-fit", "agents: the calls of a plan fit their tools", never, PLANS),
+    Mutant("preview-only-reads", "agents: a preview changes nothing", never, PLANS),
+    Mutant("risky-plan-is-asked", "agents: people are asked about a risky plan", never, PLANS),
+    Mutant("denied-plan-not-run", "agents: a denied plan is not carried out", never, PLANS),
+    Mutant("failed-call-ends-plan", "agents: a failed call ends its plan", never, PLANS),
+    Mutant(
+        "hidden-of-planned-tools",
+        "agents: a proposed plan does not show what a tool hides",
+        dropped,
+        PLANS,
+    ),
+    Mutant(
+        "agents-output-redacted",
+        "agents: what one has come to does not show what a tool hides",
+        dropped,
+        PLANS,
     ),
     Mutant(
         "other-changes-call-nothing",

@@ -116,9 +116,11 @@ def result_of(said: msgspec.Raw, output_type: object) -> AgentResult[Any]:
 
 
 def _output(kept: AgentRecord, output_type: object) -> object:
-    types = [each for each in _types(output_type) if getattr(each, "__qualname__", "") == kept.type]
+    types = [
+        each for each in output_types(output_type) if getattr(each, "__qualname__", "") == kept.type
+    ]
     if not types:
-        types = list(_types(output_type))
+        types = list(output_types(output_type))
     if types == [str]:
         return unraw(kept.output)
     problems: list[str] = []
@@ -130,16 +132,16 @@ def _output(kept: AgentRecord, output_type: object) -> object:
     raise CallFailed(OTHER_OUTPUT, "; ".join(problems))
 
 
-def _types(declared: Any) -> Iterator[Any]:  # noqa: ANN401 - the library's forms
+def output_types(declared: Any) -> Iterator[Any]:  # noqa: ANN401 - the library's forms
     """Yield the types of an agent's `output_type`, whichever way they are declared."""
     match declared:
         case ToolOutput(output=output):
-            yield from _types(output)
+            yield from output_types(output)
         case NativeOutput(outputs=outputs) | PromptedOutput(outputs=outputs):
-            yield from _types(outputs)
+            yield from output_types(outputs)
         case list() | tuple():
             for each in declared:
-                yield from _types(each)
+                yield from output_types(each)
         case type():
             yield declared
         case _ if callable(declared) and get_origin(declared) is None:

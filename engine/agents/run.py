@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from pydantic_ai import Agent, UsageLimits, exceptions
@@ -21,13 +21,13 @@ from pydantic_ai.tools import (
     ToolApproved,
     ToolDenied,
 )
-from pydantic_ai.toolsets import AbstractToolset
 
 from engine.agents.durability import HEADERS, AgentRun, VigilDurability
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_in_answer
-from engine.agents.plans.edits import restored
-from engine.agents.result import recorded, result_of
+from engine.agents.plans.edits import AskedCall, changed_arguments, restored, shown_plan
+from engine.agents.plans.plan import CallPlan, PlanTools
+from engine.agents.result import output_types, recorded, result_of
 from engine.agents.toolset import APPROVAL, RUNNING, RunningAgent, StepToolset, ToolApproval
 from engine.agents.unit import OTHER_MODEL, OnChange, Parts, UnitOutcome
 from engine.app.actions import Retries
@@ -35,6 +35,7 @@ from engine.app.function_tool import without_values
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
 from engine.usercode.call import call
 from engine.usercode.library_tasks import library_tasks
+from streams.json import NOTHING, raw, unraw
 from streams.model.triggers import Budget
 
 __all__ = ["AgentCall", "problem_of_model", "result_of", "run_agent"]
@@ -54,6 +55,9 @@ OTHER_CHANGES: Final = (
 )
 """What a model is told where people have changed something else."""
 
+OTHER_PLAN: Final = "approved with a plan that cannot be carried out: {}; nothing of it was called"
+"""What a model is told where people have made something else of its calls."""
+
 INVALID_AGENT: Final = "invalid_agent"
 """Error class of an agent that cannot be run as it is declared, or on this machine."""
 
@@ -72,6 +76,18 @@ class Asking(Protocol):
 
     def wait(self, ref: str) -> Awaitable[Any]:
         """Wait for a signal."""
+
+
+class Decided(Protocol):
+    """What people have decided; true if they approved."""
+
+    by: str
+    reason: str
+    plan: Any
+    is_edited: bool
+
+    def __bool__(self) -> bool:
+        """Return whether they approved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +116,7 @@ class AgentCall:
 
 async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
     """Return how the run of an agent ended, as it is recorded."""
-    hidden = _hidden_in(asked.agent.toolsets)
+    hidden = _hidden_in(asked.agent)
     decide = DeferredCalls(parts, ctx, asked.name, hidden)
     run = AgentRun(
         parts,
@@ -124,7 +140,8 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
         return _failed(failed)
     except StrategyError as error:
         return UnitOutcome(error_class=error.error_class, error_detail=str(error))
-    return UnitOutcome(result=said)
+    shown = raw(without_values(unraw(said), hidden)) if hidden else NOTHING
+    return UnitOutcome(result=said, shown=NOTHING if shown == said else shown)
 
 
 def problem_of_model(name: str) -> str:
@@ -196,7 +213,7 @@ def _failed(failed: EpisodeFailed) -> UnitOutcome:
 
 @dataclass(frozen=True)
 class DeferredCalls:
-    """Has people decide on the calls of an agent; each is a request of its own."""
+    """Has people decide on the calls of an agent, on each by itself or on several together."""
 
     parts: Parts
     ctx: Asking
@@ -208,48 +225,45 @@ class DeferredCalls:
         self, run: RunContext[Any], requests: DeferredToolRequests
     ) -> DeferredToolResults:
         """Return what was decided, and what has come from elsewhere for the other calls."""
-        approvals = [self._decided(run, each) for each in requests.approvals]
+        groups = _decided_together(run, requests.approvals)
+        approvals = [self._decided(run, said, group) for said, group in groups]
         calls = [self._come(run, each) for each in requests.calls]
         decided, come = await asyncio.gather(asyncio.gather(*approvals), asyncio.gather(*calls))
         return DeferredToolResults(
-            approvals={
-                each.tool_call_id: said
-                for each, said in zip(requests.approvals, decided, strict=True)
-            },
+            approvals={id_: each for group in decided for id_, each in group.items()},
             calls={
                 each.tool_call_id: said for each, said in zip(requests.calls, come, strict=True)
             },
         )
 
     async def _decided(
-        self, run: RunContext[Any], asked: ToolCallPart
-    ) -> DeferredToolApprovalResult:
-        said = _decision(run, asked.tool_name)
-        args = asked.args_as_dict()
-        shown = without_values(args, self.hidden)  # guard: approval-hides-secrets
-        async with self.parts.enter(f"d{place_in_answer(run, asked.tool_call_id)}"):
+        self, run: RunContext[Any], said: ToolApproval, group: Sequence[ToolCallPart]
+    ) -> dict[str, DeferredToolApprovalResult]:
+        """Return what people have decided about each call of `group`, which they see at once."""
+        calls = [_asked_call(run, each) for each in group]
+        # guard: approval-hides-secrets
+        shown = [without_values(each.args, self.hidden) for each in calls]
+        plan = shown_plan(calls, self.hidden) if said.is_together else shown[0]
+        what = "call" if len(calls) == 1 else f"make {len(calls)} calls:"
+        wanted = "; ".join(
+            _written(each.tool, args) for each, args in zip(calls, shown, strict=True)
+        )
+        summary = f"{self.name} wants to {what} {wanted}"
+        async with self.parts.enter(f"d{place_in_answer(run, group[0].tool_call_id)}"):
             answer = await self.ctx.approval(
-                shown,
-                summary=_cut(f"{self.name} wants to call {asked.tool_name}({_short(shown)})"),
+                plan,
+                summary=_cut(summary),
                 approvers=said.approvers,
                 expires_s=said.expires_s,
                 editable=True,
                 shared=False,
             )
-        if not answer:
-            by = f" by {answer.by}" if answer.by else ""
-            return ToolDenied(f"denied{by}: {answer.reason or 'no reason was given'}")
-        if not answer.is_edited:
-            return ToolApproved()
-        known = {*args, *_arguments_of(run, asked.tool_name)}
-        # guard: other-changes-call-nothing
-        if not isinstance(answer.plan, dict) or answer.plan.keys() - known:
-            return ToolDenied(OTHER_CHANGES.format(answer.plan))
-        try:
-            changed = restored(answer.plan, args)
-        except LookupError:
-            return ToolDenied(OTHER_CHANGES.format(answer.plan))
-        return ToolApproved(override_args=changed)
+        known = [{*each.args, *_arguments_of(run, each.tool)} for each in calls]
+        if said.is_together:
+            results = _results(calls, known, answer)
+        else:
+            results = [_result_of(calls[0], known[0], answer)]
+        return {each.tool_call_id: one for each, one in zip(group, results, strict=True)}
 
     async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> object:
         place = place_in_answer(run, asked.tool_call_id)
@@ -263,6 +277,69 @@ def _decision(run: RunContext[Any], name: str) -> ToolApproval:
     return said if isinstance(said, ToolApproval) else ToolApproval()
 
 
+def _decided_together(
+    run: RunContext[Any], calls: Iterable[ToolCallPart]
+) -> list[tuple[ToolApproval, list[ToolCallPart]]]:
+    """Return which calls are decided on at once, and on which terms."""
+    groups: list[tuple[ToolApproval, list[ToolCallPart]]] = []
+    together: dict[ToolApproval, list[ToolCallPart]] = {}
+    for each in calls:
+        said = replace(_decision(run, each.tool_name), risk="")
+        # guard: other-terms-asked-apart
+        group = together.setdefault(said, []) if said.is_together else []
+        if not group:
+            groups.append((said, group))
+        group.append(each)
+    return groups
+
+
+def _asked_call(run: RunContext[Any], asked: ToolCallPart) -> AskedCall:
+    risk = _decision(run, asked.tool_name).risk
+    return AskedCall(asked.tool_name, risk, asked.args_as_dict())
+
+
+def _result_of(
+    call: AskedCall, known: Collection[str], answer: Decided
+) -> DeferredToolApprovalResult:
+    """Return what becomes of a call whose arguments people have decided on."""
+    if not answer:
+        return _denied("denied", answer)
+    if not answer.is_edited:
+        return ToolApproved()
+    # guard: other-changes-call-nothing
+    if not isinstance(answer.plan, dict) or answer.plan.keys() - known:
+        return ToolDenied(OTHER_CHANGES.format(answer.plan))
+    try:
+        return ToolApproved(override_args=restored(answer.plan, call.args))
+    except LookupError:
+        return ToolDenied(OTHER_CHANGES.format(answer.plan))
+
+
+def _results(
+    calls: Sequence[AskedCall], known: Sequence[Collection[str]], answer: Decided
+) -> list[DeferredToolApprovalResult]:
+    """Return what becomes of calls that people have decided on together."""
+    if not answer:
+        return [_denied("denied", answer)] * len(calls)
+    if not answer.is_edited:
+        return [ToolApproved()] * len(calls)
+    try:
+        changed = changed_arguments(calls, known, answer.plan)
+    except ValueError as problem:
+        return [ToolDenied(OTHER_PLAN.format(problem))] * len(calls)
+    return [
+        ToolApproved(override_args=changed[number])
+        if number in changed
+        else _denied("left out", answer)
+        for number in range(1, len(calls) + 1)
+    ]
+
+
+def _denied(what: str, answer: Decided) -> ToolDenied:
+    by = f" by {answer.by}" if answer.by else ""
+    return ToolDenied(f"{what}{by}: {answer.reason or 'no reason was given'}")
+
+
 def _arguments_of(run: RunContext[Any], name: str) -> Iterable[str]:
     """Return the names of the arguments that a tool may be given."""
     found = run.tools.get(name)
@@ -270,20 +347,27 @@ def _arguments_of(run: RunContext[Any], name: str) -> Iterable[str]:
     return [*schema.get("properties", {})]
 
 
-def _short(args: object) -> str:
-    """Return arguments as they would be written."""
-    if not isinstance(args, dict):
-        return ""
-    return ", ".join(f"{name}={value!r}" for name, value in args.items())
+def _written(tool: str, args: object) -> str:
+    """Return a call as it would be written."""
+    given = args.items() if isinstance(args, dict) else ()
+    return f"{tool}({', '.join(f'{name}={value!r}' for name, value in given)})"
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= SUMMARY_CHARS else f"{text[:SUMMARY_CHARS]}…"
 
 
-def _hidden_in(toolsets: Iterable[AbstractToolset[Any]]) -> frozenset[str]:
+def _hidden_in(agent: Agent[Any, Any]) -> frozenset[str]:
     """Return the names of arguments of Vigil's tools whose values nobody may see."""
-    found: list[StepToolset] = []
-    for each in toolsets:
+    found: list[StepToolset | PlanTools] = []
+    for each in agent.toolsets:
         each.apply(lambda leaf: found.append(leaf) if isinstance(leaf, StepToolset) else None)
+    found += _planned(agent.output_type)  # guard: hidden-of-planned-tools
     return frozenset(name for each in found for name in each.hidden)
+
+
+def _planned(output_type: object) -> list[PlanTools]:
+    """Return what the plans may call that an agent has as its output."""
+    types = (each for each in output_types(output_type) if isinstance(each, type))
+    plans = (each.tools for each in types if issubclass(each, CallPlan))
+    return [each for each in plans if each is not None]

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from pydantic import TypeAdapter
 from pydantic_ai import exceptions
@@ -37,6 +37,9 @@ MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed",
 """Error classes that the model can do nothing about: the agent fails."""
 
 _ANY: Final[Any] = TypeAdapter(dict[str, Any]).validator
+
+Ask: TypeAlias = Literal["each", "together"]
+"""How people are asked about several calls of one answer."""
 
 StepFunction: TypeAlias = Callable[..., Awaitable[object]]
 """What makes steps: `async def restart(ctx, service: str) -> str`."""
@@ -67,6 +70,10 @@ class ToolApproval:
 
     approvers: tuple[str, ...] | None = None
     expires_s: float | None = None
+    is_together: bool = False
+    """Whether all such calls of an answer are decided on together."""
+    risk: str = ""
+    """What a call may do, for people."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +83,25 @@ class StepTool:
     name: str
     tool: FunctionTool[..., Any]
     """For a function that makes steps, what its arguments are checked with."""
-    makes_steps: StepFunction | None
-    decision: ToolApproval | None
+    makes_steps: StepFunction | None = None
+    decision: ToolApproval | None = None
     cut: Cut = WHOLE
+
+    @property
+    def risk(self) -> Risk:
+        """What a call may do; of a function that makes steps nobody knows: the greatest."""
+        # guard: unknown-risk-is-asked
+        return RISKS[-1] if self.makes_steps is not None else self.tool.risk
+
+    @property
+    def risk_shown(self) -> str:
+        """What people are told of the risk."""
+        return "unknown" if self.makes_steps is not None else self.tool.risk
+
+    def is_risky(self, ask_from: Risk | None) -> bool:
+        """Return whether people are asked about it who are asked from a risk on; None: never."""
+        # guard: risky-call-is-asked
+        return ask_from is not None and RISKS.index(self.risk) >= RISKS.index(ask_from)
 
 
 class StepToolset(AbstractToolset[Any]):
@@ -178,6 +201,7 @@ def toolset(
     *tools: FunctionTool[..., Any] | StepFunction,
     requires_approval: Iterable[FunctionTool[..., Any] | StepFunction] = (),
     ask_from: Risk | None = None,
+    ask: Ask = "each",
     approvers: Collection[str] | None = None,
     expires_s: float | None = None,
     cut: Mapping[str, Cut] | None = None,
@@ -196,6 +220,9 @@ def toolset(
         ask_from: people must also approve each call of a tool with this `risk` or a greater one,
             and of each `async def name(ctx, …)`, of which nobody knows what it does: give those to
             a toolset of their own where they need no approval. None: of none.
+        ask: about calls that a model asks for in one answer, people decide on `each` by itself, or
+            on all of them `together`: the plan has the calls by their numbers, with tool, risk and
+            arguments. They may change arguments and leave calls out, which the model is told.
         approvers: who may decide; None: anybody.
         expires_s: after how many seconds a call is denied that nobody has decided on; None: never.
         cut: name of a tool → what of its results the model reads, such as `tail(4_000)`; the step
@@ -203,45 +230,49 @@ def toolset(
             more there are.
         id: a name that no other toolset of the agent has.
 
-    Raises `InvalidAction` if one is no tool, two have one name, `ask_from` is no risk, or `cut` is
-    of another tool.
+    Raises `InvalidAction` if one is no tool, two have one name, `ask_from` is no risk, `ask` is
+    something else, or `cut` is of another tool.
     """
     if isinstance(approvers, str):
         raise InvalidAction(f"approvers: {approvers!r} is a text; write [{approvers!r}]")
-    decision = ToolApproval(None if approvers is None else tuple(approvers), expires_s)
+    if ask not in get_args(Ask):
+        raise InvalidAction(f"ask: {ask!r} is not one of {', '.join(get_args(Ask))}")
+    named = None if approvers is None else tuple(approvers)
+    decision = ToolApproval(named, expires_s, ask == "together")
     asked = list(requires_approval)
     if strays := [each for each in asked if each not in tools]:
         raise InvalidAction(f"requires_approval: {strays[0]!r} is none of the tools")
-    if ask_from is not None and ask_from not in RISKS:
-        raise InvalidAction(f"ask_from: {ask_from!r} is not one of {', '.join(RISKS)}")
+    check_ask_from(ask_from)
     made: dict[str, StepTool] = {}
     for each in tools:
-        is_asked = each in asked or _is_risky(each, ask_from)
-        one = step_tool(each, decision if is_asked else None)
+        one = step_tool(each)
         if one.name in made:
             raise InvalidAction(f"two tools are called {one.name!r}")
-        made[one.name] = replace(one, cut=(cut or {}).get(one.name, WHOLE))
+        is_asked = each in asked or one.is_risky(ask_from)
+        made[one.name] = replace(
+            one,
+            cut=(cut or {}).get(one.name, WHOLE),
+            decision=replace(decision, risk=one.risk_shown) if is_asked else None,
+        )
     if unknown := [name for name in cut or {} if name not in made]:
         raise InvalidAction(f"cut: {unknown[0]!r} is none of the tools: {', '.join(made)}")
     return StepToolset(made, id=id)
 
 
-def _is_risky(given: FunctionTool[..., Any] | StepFunction, ask_from: Risk | None) -> bool:
-    if ask_from is None:
-        return False
-    # guard: unknown-risk-is-asked
-    risk = given.risk if isinstance(given, FunctionTool) else RISKS[-1]
-    return RISKS.index(risk) >= RISKS.index(ask_from)  # guard: risky-call-is-asked
+def check_ask_from(risk: Risk | None) -> None:
+    """Raise `InvalidAction` if `risk` is none."""
+    if risk is not None and risk not in RISKS:
+        raise InvalidAction(f"ask_from: {risk!r} is not one of {', '.join(RISKS)}")
 
 
 def step_tool(
-    given: FunctionTool[..., Any] | StepFunction, decision: ToolApproval | None = None
+    given: FunctionTool[..., Any] | StepFunction,
 ) -> StepTool:
     """Return what an agent is given for `given`; `InvalidAction`: it is no tool."""
     if isinstance(given, FunctionTool):
         is_short = given.action == "call"
         name = given.capability if is_short else f"{given.capability}_{given.action}"
-        return StepTool(name, given, None, decision)
+        return StepTool(name, given)
     if not inspect.iscoroutinefunction(given):
         raise InvalidAction(
             f"{given!r} is no tool; write @tool above it, or `async def name(ctx, …)`"
@@ -252,4 +283,4 @@ def step_tool(
             f"{given.__qualname__}: its first parameter is {first or 'none'!r}, not ctx"
         )
     checked = tool(given)
-    return StepTool(given.__name__, checked, given, decision)
+    return StepTool(given.__name__, checked, given)

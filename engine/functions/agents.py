@@ -119,6 +119,7 @@ async def run_recorded(run: StrategyRun, ctx: object, asked: Any, *, episode_id:
             tool_name=asked.name,
             args=raw({"prompt": _cut(asked.shown_prompt)}),
             result=made.result,
+            result_shown=made.shown,  # guard: agents-output-redacted
             error_class=made.error_class,
             error_detail=made.error_detail,
         )

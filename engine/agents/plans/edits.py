@@ -2,11 +2,110 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Final
 
+from engine.app.function_tool import without_values
 from engine.secrets import HIDDEN
-from engine.validation import ABSENT
+from engine.validation import ABSENT, shown
+from streams.json import JsonObject
+
+FIELDS: Final = frozenset({"risk", "why", "would"})
+"""What people see of a call of a plan beside its tool and its arguments."""
+
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,5}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class AskedCall:
+    """A call of a plan, as people are asked about it."""
+
+    tool: str
+    risk: str
+    args: JsonObject
+    why: str = ""
+    """Empty: nobody has said."""
+    would: object = ABSENT
+    """What it would do, any JSON value, if that is known."""
+
+    def shown(self, hidden: frozenset[str]) -> JsonObject:
+        """Return what people see of it, without the values of the keys `hidden`."""
+        args = without_values(self.args, hidden)  # guard: plan-hides-secrets
+        said: JsonObject = {"tool": self.tool, "risk": self.risk, "args": args}
+        if self.why:
+            said["why"] = self.why
+        if self.would is not ABSENT:
+            said["would"] = without_values(self.would, hidden)
+        return said
+
+
+@dataclass(frozen=True)
+class EditedCall:
+    """A call of a plan, as people want it."""
+
+    number: int
+    tool: str
+    args: JsonObject
+
+
+def shown_plan(calls: Sequence[AskedCall], hidden: frozenset[str]) -> dict[str, JsonObject]:
+    """Return the plan that people see and may change: each call by its number, from 1."""
+    return {str(number): each.shown(hidden) for number, each in enumerate(calls, start=1)}
+
+
+def edited_calls(calls: Sequence[AskedCall], plan: object) -> list[EditedCall]:
+    """Return what people have made of `calls`, by their numbers; `ValueError`: it is no plan.
+
+    Only tools and arguments count; the rest is there to be read. What was hidden and is left so
+    stays what it was.
+    """
+    match plan:
+        case dict():
+            # guard: one-call-for-each-number
+            if strays := [each for each in plan if not _NUMBER.fullmatch(str(each))]:
+                raise ValueError(f"{shown(strays[0])} is no number of a call: 1, 2 and so on")
+            by_number = sorted((int(key), key) for key in plan)
+            return [_edited(calls, number, plan[key]) for number, key in by_number]
+        case _:
+            raise ValueError(f"{shown(plan)} is no plan; write {{number: {{tool: …, args: …}}}}")
+
+
+def _edited(calls: Sequence[AskedCall], number: int, said: object) -> EditedCall:
+    match said:
+        case {"tool": str() as tool, "args": dict() as args, **rest} if rest.keys() <= FIELDS:
+            asked = calls[number - 1] if number <= len(calls) else None
+            is_same = asked is not None and asked.tool == tool
+            # guard: hidden-value-stays-with-tool
+            before = asked.args if asked is not None and is_same else {}
+            try:
+                return EditedCall(number, tool, restored(args, before))
+            except LookupError as error:
+                raise ValueError(
+                    f"call {number}: {error} stands where nothing was hidden"
+                ) from error
+        case _:
+            raise ValueError(f"call {number}: write its tool and its args, and nothing else")
+
+
+def changed_arguments(
+    calls: Sequence[AskedCall], known: Sequence[Collection[str]], plan: object
+) -> dict[int, JsonObject]:
+    """Return the arguments of those of `calls` that people have left in a plan, by their numbers.
+
+    They may change arguments whose names are `known`, and leave calls out. `ValueError`: they have
+    done something else.
+    """
+    edited = edited_calls(calls, plan)
+    for each in edited:
+        is_asked = each.number <= len(calls) and each.tool == calls[each.number - 1].tool
+        # guard: other-call-calls-nothing
+        if not is_asked or each.args.keys() - set(known[each.number - 1]):
+            problem = "change the arguments of calls, by their names, or leave calls out"
+            raise ValueError(f"call {each.number} is another one; {problem}")
+    return {each.number: each.args for each in edited}
 
 
 def restored(edited: object, asked: object) -> Any:  # noqa: ANN401 - any JSON value

@@ -99,7 +99,8 @@ async def test_people_do_not_see_what_a_tool_hides_and_may_leave_it_as_it_is():
     assert classified(life) == {"said": "paid"}
     assert done == [("s3cret", 2)]
     (block,) = life.of(EpisodeBlocked)
-    assert "s3cret" not in str(block)
+    assert unraw(block.approval.plan) == {"token": "***", "usd": 3}
+    assert block.approval.summary == "helper wants to call pay(token='***', usd=3)"
 
 
 @pytest.mark.parametrize(
