@@ -25,7 +25,7 @@ from engine.agents.places import place_in_answer
 from engine.agents.unit import Parts
 from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool
 from engine.app.strategy import IN_STRATEGY
-from engine.app.tools import RISKS, Risk
+from engine.app.tools import RISKS, OfferedTool, Risk
 from engine.errors import CallFailed, EpisodeFailed, InvalidAction, Unencodable
 from engine.usercode.call import call
 from streams.json import raw
@@ -43,6 +43,10 @@ Ask: TypeAlias = Literal["each", "together"]
 
 StepFunction: TypeAlias = Callable[..., Awaitable[object]]
 """What makes steps: `async def restart(ctx, service: str) -> str`."""
+
+
+Given: TypeAlias = FunctionTool[..., Any] | OfferedTool | StepFunction
+"""What an agent may be given as a tool."""
 
 
 class StepContext(Protocol):
@@ -81,7 +85,7 @@ class StepTool:
     """A tool as an agent is given it."""
 
     name: str
-    tool: FunctionTool[..., Any]
+    tool: FunctionTool[..., Any] | OfferedTool
     """For a function that makes steps, what its arguments are checked with."""
     makes_steps: StepFunction | None = None
     decision: ToolApproval | None = None
@@ -198,8 +202,8 @@ def _read(called: StepTool, result: object) -> object:
 
 
 def toolset(
-    *tools: FunctionTool[..., Any] | StepFunction,
-    requires_approval: Iterable[FunctionTool[..., Any] | StepFunction] = (),
+    *tools: Given,
+    requires_approval: Iterable[Given] = (),
     ask_from: Risk | None = None,
     ask: Ask = "each",
     approvers: Collection[str] | None = None,
@@ -209,10 +213,11 @@ def toolset(
 ) -> StepToolset:
     """Return tools for `Agent(toolsets=[…])` whose calls are steps of the episode.
 
-    A tool is a function with `@tool`, which the app or the actor must have among its tools, or
-    `async def name(ctx, …)`, whose code a replay runs again, as it does the code of a function; its
-    first paragraph says to the model what it does, and its parameters are checked by their
-    annotations. What a call fails with is told to the model.
+    A tool is a function with `@tool`, which the app or the actor must have among its tools; or one
+    of an MCP server that it has, such as `*notes.offered("notes")`; or `async def name(ctx, …)`,
+    whose code a replay runs again, as it does the code of a function; its first paragraph says to
+    the model what it does, and its parameters are checked by their annotations. What a call fails
+    with is told to the model.
 
     Args:
         requires_approval: those of `tools` that people must approve before each call. They see the
@@ -265,10 +270,10 @@ def check_ask_from(risk: Risk | None) -> None:
         raise InvalidAction(f"ask_from: {risk!r} is not one of {', '.join(RISKS)}")
 
 
-def step_tool(
-    given: FunctionTool[..., Any] | StepFunction,
-) -> StepTool:
+def step_tool(given: Given) -> StepTool:
     """Return what an agent is given for `given`; `InvalidAction`: it is no tool."""
+    if isinstance(given, OfferedTool):
+        return StepTool(f"{given.capability}_{given.action}", given)
     if isinstance(given, FunctionTool):
         is_short = given.action == "call"
         name = given.capability if is_short else f"{given.capability}_{given.action}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
 from http import HTTPStatus
@@ -199,6 +200,23 @@ Risk: TypeAlias = Literal["read", "change", "destroy"]
 
 RISKS: Final[tuple[Risk, ...]] = get_args(Risk)
 """All risks, the least first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferedTool:
+    """A tool of a server as a model gets to know it, for `toolset` and `plan_of`."""
+
+    capability: str
+    action: str
+    """An app has it as `<capability>.<action>`; a model calls it `<capability>_<action>`."""
+    description: str
+    risk: Risk
+    schema: JsonObject = field(compare=False, repr=False)
+    """The JSON schema of its arguments."""
+    problem_of: Callable[[JsonObject], str] = field(compare=False, repr=False)
+    """Returns in one line why arguments do not fit; empty: they do."""
+    hidden: frozenset[str] = frozenset()
+    """Keys whose values nobody sees, in arguments and results."""
 
 
 class Tool:

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from engine.app.actions import problem_of_declared
 from engine.app.function_tool import (
     RATE_MAX,
@@ -20,7 +22,7 @@ from engine.app.function_tool import (
     problem_of_breaker,
     problem_of_number,
 )
-from engine.app.tools import RISKS, Risk, ToolConnection, check_name
+from engine.app.tools import RISKS, OfferedTool, Risk, ToolConnection, check_name
 from engine.errors import BadTool
 from engine.toolbox.mcp_declared import (
     PIN_BYTES,
@@ -60,6 +62,26 @@ class McpServer:
             await connection.close()
 
 
+class McpTools(ToolGroup):
+    """The tools of an MCP server that an app allows."""
+
+    def __init__(self, tools: Mapping[str, ServerTool]) -> None:
+        """Serve each action by its tool."""
+        super().__init__(tools)
+        self._tools = tools
+
+    def offered(self, capability: str) -> tuple[OfferedTool, ...]:
+        """Return the tools for `toolset` or `plan_of`, in the order in which they are allowed.
+
+        `capability`: what the app calls the server in its tools: with `tools={"notes": notes}`,
+            `notes.offered("notes")` are `notes_search` and others to a model, which gets to know
+            them by what stands in the app, and calls none that has changed.
+
+        Raises `BadTool` if one has no `input_schema`, or may ask.
+        """
+        return tuple(each.offered(capability) for each in self._tools.values())
+
+
 def mcp_server(
     *,
     tools: Mapping[str, McpTool | Risk],
@@ -70,7 +92,7 @@ def mcp_server(
     headers: Mapping[str, Value] | None = None,
     timeout_s: float = 60.0,
     tls: ssl.SSLContext | None = None,
-) -> ToolGroup:
+) -> McpTools:
     """Return the tools of an MCP server that an app allows, for its dict of tools.
 
         Actor("monitor", tools={"github": mcp_server(url="https://…", tools={"search": "read"})})
@@ -108,7 +130,7 @@ def mcp_server(
     if given is None or problem_of_number(given, most=TIMEOUT_S_MAX):
         raise _bad(f"timeout_s: {given!r} is not a number over 0, up to {TIMEOUT_S_MAX:,g}")
     server = McpServer(place)
-    return ToolGroup(
+    return McpTools(
         {
             key: ServerTool(
                 action=key,
@@ -187,7 +209,23 @@ def _allowed(key: str, given: McpTool | Risk) -> McpTool:
     if tool.retries is not None and tool.risk != "read" and not tool.idempotent:
         problem = "retries: a side effect is repeated only with idempotent=True"
         raise _bad(f"tools: {key!r}: {problem}")
-    return tool
+    return _described(key, tool)
+
+
+def _described(key: str, tool: McpTool) -> McpTool:
+    """Return `tool` with the pin of what models are told of it, or raise `BadTool`."""
+    given: object = tool.input_schema
+    if given is None:
+        if tool.description:
+            raise _bad(f"tools: {key!r}: description: write the input_schema, too")
+        return tool
+    if not isinstance(given, dict):
+        raise _bad(f"tools: {key!r}: input_schema: {given!r} is no JSON schema of an object")
+    pin = ListedTool(tool.name or key, tool.description, given).pin
+    if tool.pin not in {"", pin}:
+        problem = f"pin: {tool.pin!r} is of another name, description or input_schema"
+        raise _bad(f"tools: {key!r}: {problem}; leave it out")
+    return msgspec.structs.replace(tool, pin=pin)  # guard: described-tool-is-pinned
 
 
 def _problems_of_limits(tool: McpTool) -> Iterator[str]:

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -23,7 +23,16 @@ import msgspec
 from engine.app.actions import Retries
 from engine.app.function_tool import INVALID_ARGUMENTS
 from engine.app.outputs import DeliveryFailed
-from engine.app.tools import CallContext, Risk, Tool, ToolBreaker, ToolFailed, ToolServer
+from engine.app.tools import (
+    CallContext,
+    OfferedTool,
+    Risk,
+    Tool,
+    ToolBreaker,
+    ToolFailed,
+    ToolServer,
+)
+from engine.errors import BadTool
 from engine.secrets import texts_in
 from streams.clock import SystemClock
 from streams.json import JsonObject
@@ -55,7 +64,8 @@ class McpTool(msgspec.Struct, frozen=True):
     server says about it is not believed."""
     pin: str = ""
     """The digest of name, input schema and description, 32 hex digits. A tool with another digest
-    is not called: that fails as `tool_changed`. Empty: any is; it is logged at the first use."""
+    is not called: that fails as `tool_changed`. Empty: any is; it is logged at the first use. Leave
+    it out beside an `input_schema`, with which it is known."""
     name: str = ""
     """What the server calls the tool; empty: as the app does."""
     idempotent: bool = False
@@ -75,6 +85,11 @@ class McpTool(msgspec.Struct, frozen=True):
     """Calls that may begin in a second, on each node; None: no limit."""
     breaker: ToolBreaker | None = None
     """When calls fail at once because earlier ones have, on each node; None: never."""
+    description: str = ""
+    """What models are told of it; the server must say the same."""
+    input_schema: JsonObject | None = None
+    """The JSON schema of its arguments, for models; the server must have the same. None: no model
+    gets to know the tool. `vigil mcp pins --with-schemas` prints both."""
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -103,15 +118,23 @@ class ListedTool(msgspec.Struct, frozen=True):
 
     def check_arguments(self, args: JsonObject) -> None:
         """Raise `ToolFailed` if `args` do not fit the input schema."""
-        if problem := problem_of(args, self.input_schema):  # guard: mcp-arguments-fit-schema
-            detail = f"{self.name}: {problem}"[:DETAIL_CHARS_MAX]
-            raise ToolFailed(INVALID_ARGUMENTS, detail)
+        # guard: mcp-arguments-fit-schema
+        if problem := _problem_of_call(self.name, self.input_schema, args):
+            raise ToolFailed(INVALID_ARGUMENTS, problem)
 
 
-def pin_line(listed: ListedTool, *, action: str, risk: str) -> str:
+def pin_line(listed: ListedTool, *, action: str, risk: str, has_schema: bool = False) -> str:
     """Return the line of an app that allows a tool as it is now."""
     named = f', name="{listed.name}"' if action != listed.name else ""
-    return f'"{action}": McpTool("{risk}", pin="{listed.pin}"{named}),'
+    pinned = f'pin="{listed.pin}"'
+    if has_schema:
+        pinned = f"description={listed.description!r}, input_schema={listed.input_schema!r}"
+    return f'"{action}": McpTool("{risk}", {pinned}{named}),'
+
+
+def _problem_of_call(name: str, schema: JsonObject, args: JsonObject) -> str:
+    problem = problem_of(args, schema)
+    return f"{name}: {problem}"[:DETAIL_CHARS_MAX] if problem else ""
 
 
 def problem_of(args: JsonObject, schema: JsonObject) -> str:
@@ -230,6 +253,24 @@ class ServerTool(Tool):
     def secrets(self) -> Collection[str]:
         """Return what nobody may see in results and errors."""
         return self.place.secrets()
+
+    def offered(self, capability: str) -> OfferedTool:
+        """Return it as a model gets to know it; `BadTool`: none can."""
+        name, schema = f"{capability}.{self.action}", self.allowed.input_schema
+        if schema is None:  # guard: undescribed-tool-not-offered
+            problem = "no model knows it without its input_schema; `vigil mcp pins --with-schemas`"
+            raise BadTool(name, f"{problem} prints the line to write")
+        if self.allowed.may_ask:  # guard: question-for-no-model
+            problem = "may_ask: a model would get what the server asks people; call it yourself"
+            raise BadTool(name, f"{problem}, from an `async def name(ctx, …)`")
+        return OfferedTool(
+            capability=capability,
+            action=self.action,
+            description=self.allowed.description,
+            risk=self.risk,
+            schema=schema,
+            problem_of=partial(_problem_of_call, self.action, schema),
+        )
 
     async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
         """Call the tool where no node keeps a connection: over one of its own.

@@ -36,8 +36,8 @@ def write(tmp_path):
     return written
 
 
-def listed(vigil, *, code: int = 0) -> dict[str, dict]:
-    done = vigil.run("mcp", "pins", "scribes:app", "--json")
+def listed(vigil, *options: str, code: int = 0) -> dict[str, dict]:
+    done = vigil.run("mcp", "pins", "scribes:app", "--json", *options)
     assert done.returncode == code, done.stderr
     return {each["tool"]: each for each in json.loads(done.stdout)}
 
@@ -56,6 +56,18 @@ def test_each_tool_is_printed_with_the_line_that_allows_it_as_it_is(vigil, write
 
     write("{" + find["line"] + "}")
     assert listed(vigil)["find"]["state"] == "as pinned"
+
+
+def test_a_line_may_have_what_a_model_is_told_which_pins_the_tool_too(vigil, write):
+    write('{"find": McpTool("read", name="search")}')
+    find = listed(vigil, "--with-schemas")["find"]
+
+    told = f"description='Find notes.', input_schema={find['input_schema']!r}"
+    assert find["line"] == f'"find": McpTool("read", {told}, name="search"),'
+    write("{" + find["line"] + "}")
+    assert listed(vigil)["find"]["state"] == "as pinned"
+    printed = vigil.run("mcp", "pins", "scribes:app", "--with-schemas").stdout
+    assert find["line"] in printed
 
 
 def test_a_tool_that_has_changed_or_is_missing_fails_the_command(vigil, write):

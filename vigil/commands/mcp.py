@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -39,6 +40,12 @@ def pins(
     ctx: typer.Context,
     *,
     typed: AppName = None,
+    with_schemas: Annotated[
+        bool,
+        typer.Option(
+            help="Print lines with descriptions and input schemas, by which agents know the tools."
+        ),
+    ] = False,
     is_json: IsJson = False,
 ) -> None:
     """Ask the MCP servers of an app for their tools, and print the pins that the app lacks.
@@ -51,11 +58,11 @@ def pins(
     from vigil.serving.app import load
 
     name, option = options.app_name(ctx, typed, flag="")
-    rows, away = run(_asked(load(name, option=option)))
+    rows, away = run(_asked(load(name, option=option), with_schemas=with_schemas))
     if is_json:
         show_rows(rows, COLUMNS, is_json=True)
     elif rows:
-        print_pins(rows)
+        print_pins(rows, are_all_lacking=with_schemas)
     problems = [f"{each['server']}.{each['tool']} is {each['state']}" for each in _bad(rows)]
     if problems or away:
         raise Trouble(f"{name}: {'; '.join([*problems, *away])}")
@@ -63,10 +70,12 @@ def pins(
         typer.echo(f"{name}: no tools of MCP servers")
 
 
-def print_pins(rows: Sequence[Row]) -> None:
+def print_pins(rows: Sequence[Row], *, are_all_lacking: bool = False) -> None:
     """Print a table of tools, and below it the lines that allow those that are not as pinned."""
     show_rows(rows, COLUMNS, is_json=False)
-    lacking = [each for each in rows if each["line"] and each["state"] != PINNED]
+    lacking = [
+        each for each in rows if each["line"] and (are_all_lacking or each["state"] != PINNED)
+    ]
     for server in dict.fromkeys(str(each["server"]) for each in lacking):
         lines = [f"    {each['line']}" for each in lacking if each["server"] == server]
         typer.echo("\n".join([f"\n{server}, as it is now:", *lines]))
@@ -76,7 +85,7 @@ def _bad(rows: Sequence[Row]) -> list[Row]:
     return [each for each in rows if each["state"] in {CHANGED, MISSING}]
 
 
-async def _asked(app: App) -> tuple[list[Row], list[str]]:
+async def _asked(app: App, *, with_schemas: bool) -> tuple[list[Row], list[str]]:
     """Return the tools of all servers, and why some servers are not to be had."""
     from engine.app.tools import ToolFailed
 
@@ -87,7 +96,7 @@ async def _asked(app: App) -> tuple[list[Row], list[str]]:
         except ToolFailed as failed:
             away.append(f"{name}: {failed}")
             continue
-        rows += rows_of(name, allowed, listed)
+        rows += rows_of(name, allowed, listed, with_schemas=with_schemas)
     return rows, away
 
 
@@ -109,21 +118,28 @@ def _servers(app: App) -> Iterator[tuple[str, McpServer, list[ServerTool]]]:
 
 
 def rows_of(
-    name: str, allowed: Sequence[ServerTool], listed: Mapping[str, ListedTool]
+    name: str,
+    allowed: Sequence[ServerTool],
+    listed: Mapping[str, ListedTool],
+    *,
+    with_schemas: bool = False,
 ) -> list[Row]:
     """Return a row for each tool that an app allows, and for each other one of the server."""
-    rows = [_row(name, each, listed.get(each.name)) for each in allowed]
+    row = partial(_row, name, with_schemas=with_schemas)
+    rows = [row(each, listed.get(each.name)) for each in allowed]
     others = listed.keys() - {each.name for each in allowed}
-    return rows + [_row(name, None, listed[each]) for each in sorted(others)]
+    return rows + [row(None, listed[each]) for each in sorted(others)]
 
 
-def _row(name: str, tool: ServerTool | None, listed: ListedTool | None) -> Row:
+def _row(
+    name: str, tool: ServerTool | None, listed: ListedTool | None, *, with_schemas: bool
+) -> Row:
     from engine.toolbox.mcp_declared import pin_line
 
     line = ""
     if listed is not None:
         action, risk = (tool.action, tool.risk) if tool else (listed.name, NO_RISK)
-        line = pin_line(listed, action=action, risk=risk)
+        line = pin_line(listed, action=action, risk=risk, has_schema=with_schemas)
     return {
         "server": name,
         "tool": tool.action if tool else listed.name if listed else "",

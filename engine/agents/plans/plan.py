@@ -12,9 +12,9 @@ from pydantic_ai import InlineDefsJsonSchemaTransformer
 from pydantic_core import CoreSchema, core_schema
 
 from engine.agents.plans.edits import AskedCall, edited_calls
-from engine.agents.toolset import StepFunction, StepTool, step_tool
+from engine.agents.toolset import Given, StepTool, step_tool
 from engine.app.function_tool import FunctionTool
-from engine.app.tools import Risk
+from engine.app.tools import OfferedTool, Risk
 from engine.errors import InvalidAction
 from engine.validation import is_whole, near
 from streams.json import JsonObject
@@ -171,8 +171,8 @@ def _tools(plan: CallPlan | type[CallPlan]) -> PlanTools:
 
 
 def plan_of(
-    *tools: FunctionTool[..., Any] | StepFunction,
-    previews: Mapping[FunctionTool[..., Any] | StepFunction, FunctionTool[..., Any]] | None = None,
+    *tools: Given,
+    previews: Mapping[Given, FunctionTool[..., Any] | OfferedTool] | None = None,
     calls_max: int = CALLS_MAX,
 ) -> type[CallPlan]:
     """Return the type of plans that call `tools`, for `Agent(output_type=…)` and `run_plan`.
@@ -215,7 +215,7 @@ def _preview(of: StepTool, by: StepTool) -> StepTool:
     """Return the preview of a tool, or raise `InvalidAction`."""
     if by.risk != "read":  # guard: preview-only-reads
         raise InvalidAction(f"previews: {by.name} may {by.risk}; a preview only reads")
-    taken = of.tool.schema["properties"].keys(), by.tool.schema["properties"].keys()
-    if taken[0] != taken[1]:
+    wanted, taken = (each.tool.schema.get("properties", {}).keys() for each in (of, by))
+    if wanted != taken:
         raise InvalidAction(f"previews: {by.name} takes other arguments than {of.name}")
     return by

@@ -509,3 +509,64 @@ async def test_a_node_announces_a_change_calls_over_one_connection_and_closes_it
     assert (key, text) == (announced[0].idempotency_key, "full")
     with pytest.raises(ProcessLookupError):
         os.kill(first["result"], 0)
+
+
+# What models get to know.
+
+QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+
+
+def told(**given) -> McpTool:
+    """Return a tool with what a model is told of it."""
+    return McpTool("read", description="Find notes.", input_schema=QUERY, **given)
+
+
+def offered(**tools):
+    return mcp_server(command="/nowhere", tools=tools).offered("notes")
+
+
+def test_a_model_gets_to_know_a_tool_as_the_app_has_it():
+    search, wipe = offered(
+        search=told(), wipe=McpTool("destroy", name="rm", input_schema=QUERY, timeout_s=5)
+    )
+    assert (search.capability, search.action, search.risk) == ("notes", "search", "read")
+    assert (search.description, search.schema) == ("Find notes.", QUERY)
+    assert search.problem_of({"query": "disk"}) == ""
+    assert search.problem_of({}) == "search: $: 'query' is a required property"
+    assert (wipe.action, wipe.risk, wipe.description) == ("wipe", "destroy", "")
+
+
+def test_what_a_model_is_told_is_the_pin():
+    group = mcp_server(command="/nowhere", tools={"find": told(name="search")})
+    listed = ListedTool("search", "Find notes.", QUERY)
+    assert group.functions["find"].allowed.pin == listed.pin
+
+
+async def test_a_tool_that_models_know_otherwise_is_not_called(served):
+    async with calling(**served, tools={"search": told()}) as call:
+        assert (await failed(call, "search", query="disk")).error_class == "tool_changed"
+
+
+@pytest.mark.parametrize(
+    ("tool", "problem"),
+    [
+        (McpTool("read", description="Find."), "'search': description: write the input_schema"),
+        (McpTool("read", input_schema=["query"]), "is no JSON schema of an object"),
+        (told(pin="0" * 32), "is of another name, description or input_schema; leave it out"),
+    ],
+)
+def test_a_description_that_cannot_be_one_is_refused(tool, problem):
+    with pytest.raises(BadTool, match=problem):
+        mcp_server(command="/nowhere", tools={"search": tool})
+
+
+@pytest.mark.parametrize(
+    ("tool", "problem"),
+    [
+        ("read", "notes.search.*: no model knows it without its input_schema; `vigil mcp pins"),
+        (told(may_ask=True), "notes.search.*: may_ask: a model would get what the server asks"),
+    ],
+)
+def test_a_tool_that_no_model_can_use_is_not_offered(tool, problem):
+    with pytest.raises(BadTool, match=problem):
+        offered(search=tool)
