@@ -17,7 +17,7 @@ from pydantic_ai.models import Model, infer_model, known_model_names, parse_mode
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from engine.agents.toolset import toolset
+from engine.agents.toolset import Ask, toolset
 from engine.app.function_tool import FunctionTool
 from engine.app.tools import Risk
 from engine.errors import BadDefinition
@@ -44,6 +44,7 @@ class OfferedTools:
     tools: Sequence[FunctionTool[..., Any]] = ()
     requires_approval: Sequence[FunctionTool[..., Any]] = ()
     ask_from: Risk | None = None
+    ask: Ask = "each"
     approvers: Sequence[str] | None = None
     expires_s: float | None = None
 
@@ -140,6 +141,7 @@ def _toolset(offered: OfferedTools) -> Any:  # noqa: ANN401 - the library's
         *offered.tools,
         requires_approval=offered.requires_approval,
         ask_from=offered.ask_from,
+        ask=offered.ask,
         approvers=offered.approvers,
         expires_s=offered.expires_s,
     )

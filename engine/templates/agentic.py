@@ -124,6 +124,8 @@ class AgenticConfig(AnsweredConfig):
     """Those of `tools` that people must approve before each call."""
     ask_from: Risk | None = None
     """They must also approve each call of a tool with this risk or a greater one."""
+    ask: Literal["each", "together"] = "each"
+    """Whether they decide on each call of an answer by itself, or on all of them together."""
     approvers: Listed[str] = ()
     expires_s: float | None = None
     budget: RunBudgetConfig | None = None
@@ -172,7 +174,7 @@ class AgenticConfig(AnsweredConfig):
                 hint = near(name, self.tools)
                 problem = "; ".join(filter(None, (f"{name!r} is none of tools", hint)))
                 raise wrong(f"requires_approval.{index}", problem)
-        said = [term for term in TERMS if term in self.model_fields_set]
+        said = [term for term in ("ask", *TERMS) if term in self.model_fields_set]
         is_asked = self.requires_approval or self.ask_from
         if said and not is_asked:  # guard: unasked-tool-approval-terms
             raise wrong(said[0], "nobody is asked; write requires_approval or ask_from as well")
@@ -428,6 +430,7 @@ def _agent(config: AgenticConfig, offered: Mapping[str, FunctionTool[..., Any]])
                 tools=list(offered.values()),
                 requires_approval=[offered[name] for name in config.requires_approval],
                 ask_from=config.ask_from,
+                ask=config.ask,
                 approvers=config.approvers or None,
                 expires_s=config.expires_s,
             ),

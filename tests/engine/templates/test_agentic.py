@@ -20,6 +20,7 @@ from engine.app.triggers import event, manual
 from engine.errors import BadDefinition, DeclarationError
 from engine.templates import agentic
 from engine.templates.agentic import AgentConfig, agentic_task, prompt_of
+from streams.json import unraw
 from streams.model.events import EndStatus, EpisodeBlocked, StepKind, StepRecorded
 from streams.model.findings import ClearFinding, RaiseFinding
 from tests.engine.agents.stage import MANY, Script, told
@@ -239,6 +240,20 @@ async def test_people_are_asked_from_a_risk_on():
     assert told(script.asked[-1]) == ["the disk of web-1 is full", "web is up"]
 
 
+async def test_people_may_decide_on_all_calls_of_an_answer_together():
+    names = ["web", "db"]
+    calls = [("service_restart", {"name": name}) for name in names]
+    script = Script(calls, answered(ANSWER))
+    tools = {"tools": ["service.restart"], "ask_from": "change", "ask": "together"}
+    asked, life = await approved(app_of(scripted(script, **tools)))
+    assert [each["args"] for each in unraw(asked.plan).values()] == [
+        {"name": "web"},
+        {"name": "db"},
+    ]
+    assert converged(life)
+    assert told(script.asked[-1]) == ["web is up", "db is up"]
+
+
 async def test_people_are_asked_before_the_calls_that_require_it():
     script = Script([("service_restart", {"name": "web"})], answered(ANSWER))
     app = app_of(
@@ -326,6 +341,10 @@ WRONG = {
     "approvers of nothing": (
         config(tools=["look"], approvers=["ann"]),
         "approvers: nobody is asked; write requires_approval or ask_from as well",
+    ),
+    "decided together, on nothing": (
+        config(tools=["look"], ask="together"),
+        "ask: nobody is asked; write requires_approval or ask_from as well",
     ),
     "nobody": (
         config(tools=["look"], requires_approval=["look"], approvers=[]),
