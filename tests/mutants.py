@@ -5372,9 +5372,19 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "tool-within-capabilities",
         "names: a tool that the actor may not call is none that it has",
-        never.at("not"),
+        returns("app.tool(actor, capability, action) is not None"),
         NAMES,
     ),
+    Mutant(
+        "check-looks-into-agents",
+        "names: the tools of an agent are looked into",
+        gives("[]"),
+        NAMES,
+    ),
+    Mutant("equal-agents-told", "names: two agents of one name are told", never, NAMES),
+    Mutant("agent-without-name-told", "names: an agent has a name", never, NAMES),
+    Mutant("agents-tool-exists", "names: an actor has the tools of its agents", never, NAMES),
+    Mutant("agents-provider-exists", "names: a model has a provider", never, NAMES),
     Mutant(
         "side-effects-without-overlap",
         "side effects: those of episodes that do not overlap are right",

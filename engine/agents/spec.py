@@ -1,5 +1,7 @@
 """`agent_of_spec`: an agent as the library's own `AgentSpec` has it, and what is wrong with one.
 
+`declared_of` tells of any agent what can be known before it runs.
+
 Nothing is asked of a provider: whether there is one of that name, and whether its key is here, the
 library knows without a request.
 """
@@ -17,7 +19,7 @@ from pydantic_ai.models import Model, infer_model, known_model_names, parse_mode
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from engine.agents.toolset import Ask, toolset
+from engine.agents.toolset import Ask, StepToolset, toolset
 from engine.app.function_tool import FunctionTool
 from engine.app.tools import Risk
 from engine.errors import BadDefinition
@@ -100,19 +102,62 @@ def checked_model(name: str) -> Model:
     if provider is None and name != TEST:
         raise BadDefinition("model", f"{shown(name)}: write provider:model{_like(name)}")
     try:
-        if provider is not None:
-            infer_provider_class(provider)
+        problem = problem_of_provider(name)
     except ImportError as error:
         raise BadDefinition("model", f"{name}: {_sentence(error)}") from error
-    except ValueError as error:
-        known = sorted({parse_model_id(each)[0] or "" for each in known_model_names()})
-        hint = near(str(provider), known)
-        what = f"{name}: no provider is called {provider!r}"
-        raise BadDefinition("model", "; ".join(filter(None, (what, hint)))) from error
+    if problem:
+        raise BadDefinition("model", f"{name}: {problem}")
     try:
         return infer_model(name)
     except (exceptions.UserError, ImportError, ValueError) as error:  # guard: model-key-is-here
         raise BadDefinition("model", f"{name}: {_sentence(error)}") from error
+
+
+def problem_of_provider(name: str) -> str:
+    """Return that no provider of the model `name` is known; empty: it is. Nobody needs a key.
+
+    `ImportError`: what the provider needs is not installed.
+    """
+    provider, _ = parse_model_id(name)
+    try:
+        if provider is not None:
+            infer_provider_class(provider)
+    except ValueError:
+        known = sorted({parse_model_id(each)[0] or "" for each in known_model_names()})
+        hint = near(provider or "", known)
+        return "; ".join(filter(None, (f"no provider is called {provider!r}", hint)))
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredAgent:
+    """What can be known of an agent before it runs."""
+
+    agent: Agent[Any, Any]
+    name: str
+    """Empty: it has none."""
+    model: str
+    """The name of its model, where that is looked up only as it runs; otherwise empty."""
+    tools: Sequence[FunctionTool[..., Any]]
+    """Those that the actor must have."""
+    steps: Sequence[Callable[..., Any]]
+    """Its tools that make steps themselves."""
+
+
+def declared_of(agent: object) -> DeclaredAgent | None:
+    """Return what is declared of an agent of the library; None: it is something else."""
+    if not isinstance(agent, Agent):
+        return None
+    leaves: list[StepToolset] = []
+    for each in agent.toolsets:
+        each.apply(lambda leaf: leaves.append(leaf) if isinstance(leaf, StepToolset) else None)
+    return DeclaredAgent(
+        agent=agent,
+        name=agent.name or "",
+        model=agent.model if isinstance(agent.model, str) else "",
+        tools=[tool for leaf in leaves for tool in leaf.called],
+        steps=[function for leaf in leaves for function in leaf.steps],
+    )
 
 
 def _like(name: str) -> str:

@@ -8,7 +8,7 @@ sleep for days, wait for a signal or start another episode.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
@@ -124,6 +124,16 @@ class StepToolset(AbstractToolset[Any]):
     def hidden(self) -> frozenset[str]:
         """The names of arguments whose values nobody may see."""
         return frozenset(name for each in self._tools.values() for name in each.tool.hidden)
+
+    @property
+    def called(self) -> Sequence[FunctionTool[..., Any]]:
+        """The tools that are called through the actor."""
+        return [each.tool for each in self._tools.values() if each.makes_steps is None]
+
+    @property
+    def steps(self) -> Sequence[StepFunction]:
+        """The functions that make steps themselves."""
+        return [each.makes_steps for each in self._tools.values() if each.makes_steps is not None]
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools as the model gets to know them."""

@@ -25,6 +25,8 @@ from streams.model.events import StepKind
 
 MISSING: Final = 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"'
 
+LIBRARY: Final = "pydantic_ai"
+
 PROMPT_CHARS_MAX: Final = 16_000
 """How much of a prompt people see, in characters: a commit must hold it."""
 
@@ -91,6 +93,23 @@ def agents() -> Any:  # noqa: ANN401 - a module that may not be there
         if error.name and error.name.startswith("engine"):
             raise
         raise InvalidAction(MISSING) from error
+
+
+def declared_agent(found: object) -> Any:  # noqa: ANN401 - of a module that may not be there
+    """Return what is declared of an agent before it runs; None: it is no agent."""
+    kinds = (each.__module__.partition(".")[0] for each in type(found).__mro__)
+    if LIBRARY not in kinds:  # Nothing else needs the library, which takes a second to load.
+        return None
+    return importlib.import_module("engine.agents.spec").declared_of(found)
+
+
+def problem_of_provider(model: str) -> str:
+    """Return that no provider of a model is known; empty: it is, or nobody can say."""
+    try:
+        said: str = importlib.import_module("engine.agents.spec").problem_of_provider(model)
+    except ImportError:
+        return ""
+    return said
 
 
 def problem_of_agent(agent: object, prompt: object, on_change: object) -> str:

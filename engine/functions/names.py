@@ -8,13 +8,14 @@ has, and of `ctx`, are held to the arguments that there are.
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import FunctionType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from engine.app.actions import tool_call
 from engine.app.actor import Actor, Expectation
@@ -24,6 +25,7 @@ from engine.app.function_tool import CALL, FunctionTool, ToolGroup
 from engine.app.outputs import output, propose_output
 from engine.app.strategy import Function
 from engine.app.tools import OF_THE_ENGINE, Tool
+from engine.functions.agents import declared_agent, problem_of_provider
 from engine.functions.context import FunctionContext
 from engine.functions.source import (
     FunctionSource,
@@ -63,17 +65,63 @@ def unknown_names(app: App) -> dict[SourceProblem, StrategyPlace]:
 
 def unknown_names_in(app: App, actor: Actor, strategy: object) -> list[SourceProblem]:
     """Return the names in the source of a strategy that `actor` does not have, in order."""
+    found = [
+        source.problem(call, found=name, instead=instead)
+        for source, call, ctx in _calls(strategy)
+        for name, instead in _unknown(app, actor, source, call, ctx=ctx)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _calls(strategy: object) -> Iterator[tuple[FunctionSource, ast.Call, tuple[str, ...]]]:
+    """Yield the calls in the source of a strategy, and in the tools of its agents, in order.
+
+    Each comes with what the context is called there.
+    """
     functions = functions_of(strategy)
     # What a method of a class gets first is the strategy itself.
     # guard: self-call-not-of-ctx
     ctx = first_argument(functions[0]) if isinstance(strategy, Function) and functions else ()
-    found: list[SourceProblem] = []
-    for source in sources_of(functions):
-        calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
-        for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
-            for name, instead in _unknown(app, actor, source, call, ctx=ctx):
-                found.append(source.problem(call, found=name, instead=instead))
-    return list(dict.fromkeys(found))
+    seen, waiting = {*functions}, deque([(functions, ctx)])
+    while waiting:
+        functions, ctx = waiting.popleft()
+        for source in sources_of(functions):
+            calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+            for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
+                yield source, call, ctx
+                agent = _agent_of(source, call, ctx)
+                # guard: check-looks-into-agents
+                steps = [each for each in agent.steps if each not in seen] if agent else []
+                seen.update(steps)
+                waiting.extend(([each], first_argument(each)) for each in steps)
+
+
+def _agent_of(source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]) -> Any:  # noqa: ANN401 - of a module that may not be there
+    """Return what is declared of the agent that a call of `ctx.agent` runs; None: not known."""
+    given = call.args[0] if call.args else _keyword(call, "agent")
+    if given is None or _method(call.func, ctx) != "agent":
+        return None
+    is_inner = isinstance(given, ast.Name) and given.id in source.function.__code__.co_freevars
+    return None if is_inner else declared_agent(value_of(given, source.function))
+
+
+def equal_agents(app: App) -> dict[SourceProblem, StrategyPlace]:
+    """Return each agent with the name of another one of the app → where it is first run."""
+    known: dict[str, object] = {}
+
+    def look(_: Actor, strategy: object) -> Iterator[SourceProblem]:
+        for source, call, ctx in _calls(strategy):
+            agent = _agent_of(source, call, ctx)
+            # guard: equal-agents-told
+            if (
+                agent
+                and agent.name
+                and known.setdefault(agent.name, agent.agent) is not agent.agent
+            ):
+                instead = "another agent has this name; steps and costs do not tell them apart"
+                yield source.problem(call, found=f"agent {agent.name!r}", instead=instead)
+
+    return first_places(app, look)
 
 
 def _unknown(
@@ -94,10 +142,30 @@ def _unknown(
         adapter = _text(call.args[0] if call.args else _keyword(call, "adapter"))
         if adapter is not None and adapter not in app.outputs:  # guard: output-exists
             yield _told("output", adapter, sorted(app.outputs))
+    elif method == "agent":
+        yield from _unknown_of_agent(app, actor, source, call, ctx)
     elif method == "episode":
         yield from _unknown_child(app, call)
     elif method == "call" or called is tool_call:
         yield from _unknown_tool(app, actor, source, call, is_split=called is tool_call)
+
+
+def _unknown_of_agent(
+    app: App, actor: Actor, source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]
+) -> Iterator[_Unknown]:
+    """Yield what an agent lacks, as far as it can be known before it runs."""
+    agent = _agent_of(source, call, ctx)
+    if agent is None:
+        return
+    if not agent.name:  # guard: agent-without-name-told
+        yield "agent without a name", 'Agent(…, name="triage")'
+    for tool in agent.tools:
+        if not _has_tool(app, actor, tool.capability, tool.action):  # guard: agents-tool-exists
+            name = f"{tool.capability}.{tool.action}"
+            yield _told(f"tool of agent {agent.name!r}", name, _tools_of(app, actor))
+    model = _text(_keyword(call, "model")) or agent.model
+    if model and (problem := problem_of_provider(model)):  # guard: agents-provider-exists
+        yield f"model {model!r}", problem
 
 
 def _unknown_child(app: App, call: ast.Call) -> Iterator[_Unknown]:
@@ -212,10 +280,14 @@ def _unknown_tool(
         capability, _, action = text.partition(".")
     if capability in OF_THE_ENGINE:
         return
-    # guard: tool-within-capabilities
-    if not actor.may_call(capability) or app.tool(actor, capability, action or CALL) is None:
+    if not _has_tool(app, actor, capability, action or CALL):
         name = f"{capability}.{action}" if action else capability
         yield _told("tool", name, _tools_of(app, actor))
+
+
+def _has_tool(app: App, actor: Actor, capability: str, action: str) -> bool:
+    # guard: tool-within-capabilities
+    return actor.may_call(capability) and app.tool(actor, capability, action) is not None
 
 
 def _tools_of(app: App, actor: Actor) -> list[str]:

@@ -158,6 +158,46 @@ def test_names_that_do_not_exist_are_listed_with_line_and_those_that_do(vigil, t
     assert "3 place(s) that cannot work" in done.stderr
 
 
+AGENTS = """
+from pydantic_ai import Agent
+from vigil import Actor, App, Budget, manual, tool
+from vigil.agents import toolset
+
+
+@tool
+async def fetch(url: str) -> str:
+    return url
+
+
+one = Agent("test", name="triage", toolsets=[toolset(fetch)])
+other = Agent("test", name="triage")
+desk = Actor("desk", tools=[fetch])
+
+
+@desk.expectation(on=manual())
+async def all_is_well(ctx, trigger):
+    await ctx.agent(one, "why?")
+    await ctx.agent(other, "why?")
+
+
+app = App(actors=[desk])
+"""
+
+
+def test_two_agents_of_one_name_are_a_warning_and_a_tool_that_is_lacking_is_none(vigil, tmp_path):
+    (tmp_path / "agents.py").write_text(AGENTS)
+    done = vigil.run("check", "agents:app")
+    assert done.returncode == 0, done.stderr
+    assert "another agent has this name" in done.stdout
+    assert "agents:app: 1 actor(s), 1 warning(s)" in done.stdout
+
+    (tmp_path / "agents.py").write_text(AGENTS.replace(", tools=[fetch]", ""))
+    done = vigil.run("check", "agents:app")
+    assert done.returncode == 1
+    assert "tool of agent 'triage' 'fetch.call'" in done.stdout
+    assert "1 place(s) that cannot work" in done.stderr
+
+
 SECRET = """
 from vigil.adapters import Webhook, env
 

@@ -29,9 +29,11 @@ def check(
     the same module that they call, for clocks, random values, sleeps, tasks, threads and I/O. It
     checks these functions and strategy classes for tools, outputs and severities that do not exist.
     It warns of side effects behind an approval that several open episodes may wait for, and of
-    names of events and actors that may be misspelt. It needs no servers.
+    names of events and actors that may be misspelt. Of an agent that a function runs it checks that
+    it has a name of its own, that the actor has its tools, and that there is a provider of its
+    model. It needs no servers.
     """
-    from engine.functions.names import misspelt_names, unknown_names
+    from engine.functions.names import equal_agents, misspelt_names, unknown_names
     from engine.functions.side_effects import overlapping
     from engine.functions.source import unreplayable
     from vigil.serving.app import load
@@ -41,7 +43,7 @@ def check(
     ways, names, warned = (
         unreplayable(app),
         unknown_names(app),
-        overlapping(app) | misspelt_names(app),
+        overlapping(app) | misspelt_names(app) | equal_agents(app),
     )
     rows: list[Row] = [
         {"actor": place.actor_id, "expectation": place.name, **msgspec.structs.asdict(each)}

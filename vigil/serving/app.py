@@ -16,7 +16,7 @@ from engine.adapters.secret import missing_variables
 from engine.agents.model import Model
 from engine.app.app import App
 from engine.errors import EngineError
-from engine.functions.names import misspelt_names, unknown_names
+from engine.functions.names import equal_agents, misspelt_names, unknown_names
 from engine.functions.side_effects import overlapping
 from engine.functions.source import unreplayable
 from engine.usercode.call import hint_at
@@ -96,6 +96,7 @@ def tell_found(app: App) -> None:
         ("a replay cannot repeat this", unreplayable(app)),
         ("one approval may stand for this more than once", overlapping(app)),
         ("this may be misspelt", misspelt_names(app)),
+        ("two agents have one name", equal_agents(app)),
     ):
         for each, place in found.items():
             log.warning(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from pydantic_ai import Agent
 
 from engine.errors import DeclarationError
-from engine.functions.names import misspelt_names, unknown_names
+from engine.functions.names import equal_agents, misspelt_names, unknown_names
 from vigil import (
     Actor,
     App,
@@ -22,6 +23,7 @@ from vigil import (
     update_finding,
 )
 from vigil import output as output_step
+from vigil.agents import toolset
 
 
 @tool(capability="disk")
@@ -228,3 +230,88 @@ def test_an_actor_that_is_spelt_nearly_as_one_of_the_app_is_warned_of():
 def test_an_event_that_is_spelt_nearly_as_one_of_the_engine_is_warned_of(name, meant):
     said = (f"event {name!r}", f"did you mean {meant}, which the engine publishes?")
     assert misspelt_in(all_is_well, name) == ([said] if meant else [])
+
+
+async def asks(ctx, question: str) -> str:
+    """Ask an expert."""
+    await ctx.call("disk.none")
+    return (await ctx.agent(expert, question)).output
+
+
+fitting = Agent("test", name="fitting", toolsets=[toolset(largest)])
+nameless = Agent("test")
+lacking = Agent("test", name="lacking", toolsets=[toolset(largest, removed)])
+expert = Agent("openia:gpt-5", name="expert", toolsets=[toolset(removed)], defer_model_check=True)
+asking = Agent("test", name="asking", toolsets=[toolset(asks)])
+other_fitting = Agent("test", name="fitting")
+
+TOOLS = "one of anything.…, disk.largest"
+NO_PROVIDER = "no provider is called 'openia'; did you mean openai?"
+
+
+async def runs_fitting(ctx, trigger):
+    await ctx.agent(fitting, "why?", model="openai:gpt-5")
+    await ctx.agent(trigger.payload["agent"], "why?")
+
+
+async def runs_nameless(ctx, trigger):
+    await ctx.agent(nameless, "why?")
+
+
+async def runs_lacking(ctx, trigger):
+    await ctx.agent(agent=lacking, prompt="why?")
+
+
+async def runs_another_model(ctx, trigger):
+    await ctx.agent(fitting, "why?", model="openia:gpt-5")
+
+
+async def runs_asking(ctx, trigger):
+    await ctx.agent(asking, "why?")
+
+
+AGENTS = {
+    runs_fitting: [],
+    runs_nameless: [("agent without a name", 'Agent(…, name="triage")')],
+    runs_lacking: [("tool of agent 'lacking' 'disk.removed'", TOOLS)],
+    runs_another_model: [("model 'openia:gpt-5'", NO_PROVIDER)],
+    runs_asking: [
+        ("tool 'disk.none'", TOOLS),
+        ("tool of agent 'expert' 'disk.removed'", TOOLS),
+        ("model 'openia:gpt-5'", NO_PROVIDER),
+    ],
+}
+
+
+@pytest.mark.parametrize("function", AGENTS, ids=lambda each: each.__name__)
+def test_an_agent_that_cannot_be_run_is_listed_and_so_are_those_within_its_tools(
+    monkeypatch, function
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert found_in(function) == AGENTS[function]
+
+
+def test_an_agent_that_only_a_call_can_know_is_not_looked_for_elsewhere():
+    def made(fitting):
+        async def check(ctx, trigger):
+            await ctx.agent(fitting, "why?")
+
+        return check
+
+    assert found_in(made(nameless)) == []
+
+
+async def runs_two(ctx, trigger):
+    await ctx.agent(fitting, "why?")
+    await ctx.agent(other_fitting, "why?")
+    await ctx.agent(fitting, "why?")
+
+
+def test_two_agents_of_one_name_are_told():
+    worker = Actor("worker", tools=[largest])
+    worker.expect("twice", runs_two, on=manual())
+    worker.expect("once", runs_fitting, on=manual())
+    found = equal_agents(App(actors=[worker]))
+    assert [(each.found, place.name) for each, place in found.items()] == [
+        ("agent 'fitting'", "twice")
+    ]
