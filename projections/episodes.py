@@ -210,7 +210,7 @@ def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) 
     """Return the row of a step whose side effect is about to happen."""
     kind = StepKind.OUTPUT if event.output_key else StepKind.TOOL_CALL
     kind = StepKind.REPORT if event.findings else kind
-    kind = StepKind.MODEL_REQUEST if event.reserved_usd is not None else kind
+    kind = event.asks or kind
     return StepChange(
         episode_id=episode_id,
         step_no=event.step_no,

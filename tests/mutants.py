@@ -66,6 +66,7 @@ COST_ROWS: Final = "tests/projections/test_cost_rows.py"
 WINDOWS: Final = "tests/engine/spending/test_window.py"
 PRICES: Final = "tests/engine/spending/test_prices.py"
 EPISODE_SPENDING: Final = "tests/engine/spending/test_episode_spending.py"
+SYNTHESES: Final = "tests/engine/agents/test_money_of_syntheses.py"
 SPENDING_STORE: Final = "tests/contracts/test_spending.py"
 OTHER_VALUES: Final = "tests/engine/functions/test_other_values.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
@@ -9338,6 +9339,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("announced-request-reserves", "an announced request reserves", never, MONEY),
     Mutant("open-child-reserves", "an open child reserves what it may spend", never, MONEY),
     Mutant("unknown-cost-counts-at-most", "an unknown cost counts", gives("NO_USD"), MONEY),
+    Mutant("synthesis-costs", "an unknown cost of a synthesis", returns("False"), MONEY),
     Mutant("spending-of-nothing", "a limit of nothing is refused", never, DECLARED_MONEY),
     Mutant("canceled-child-request-counts", "an unknown cost of a child", without("usd"), CHILDREN),
     Mutant("child-usd-beside-others", "children share dollars", gives("budget.usd"), CHILDREN),
@@ -10099,12 +10101,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/agents/test_sizes.py",
     ),
     Mutant(
-        "large-end-stored",
-        "agents: the end of one may be large",
-        becomes("is_large = False"),
-        "tests/engine/agents/test_sizes.py",
-    ),
-    Mutant(
         "agent-call-checked",
         "agents: an impossible call is refused",
         never,
@@ -10115,6 +10111,54 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: messages that were not kept are no empty conversation",
         never,
         "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "dearest-model-reserved",
+        "syntheses: of several models the dearest is reserved",
+        gives("known[0]"),
+        SYNTHESES,
+    ),
+    Mutant(
+        "other-reservation-announced",
+        "syntheses: another prompt after a crash is reserved anew",
+        without("1"),
+        SYNTHESES,
+    ),
+    Mutant(
+        "other-prompt-asked-anew",
+        "syntheses: another prompt after a crash is asked",
+        returns("isinstance(action, Sleep)"),
+        SYNTHESES,
+    ),
+    Mutant(
+        "cut-off-request-counts-once",
+        "syntheses: one that was cut off counts once",
+        dropped,
+        SYNTHESES,
+    ),
+    Mutant(
+        "overridden-synthesis-reserves-nothing",
+        "syntheses: an override of a dry run costs nothing",
+        never,
+        SYNTHESES,
+    ),
+    Mutant(
+        "failed-synthesis-may-cost",
+        "syntheses: a lost request may have cost the most",
+        never,
+        SYNTHESES,
+    ),
+    Mutant(
+        "failed-model-may-cost",
+        "syntheses: a lost request to one of several models may have cost the most",
+        never,
+        SYNTHESES,
+    ),
+    Mutant(
+        "uncounted-answer-may-cost",
+        "syntheses: an answer of which no token is counted may have cost the most",
+        never,
+        SYNTHESES,
     ),
     Mutant(
         "cost-recorded-then-settled",

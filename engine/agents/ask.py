@@ -27,14 +27,15 @@ from pydantic_ai.models import infer_model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from engine.agents.classes import (
     CONTEXT_TOO_LONG,
     MISCONFIGURED,
     QUOTA_EXCEEDED,
 )
-from engine.agents.model_errors import class_of
+from engine.agents.model_errors import class_of, is_billed
+from engine.agents.unit import RequestSize
 from engine.app.tools import (
     RETRIED,
     Synthesis,
@@ -42,6 +43,7 @@ from engine.app.tools import (
     ToolFailed,
 )
 from engine.errors import BadModel
+from streams.model.money import NO_USD
 
 MARK_BYTES: Final = 8
 """Length of the hash of a request in its idempotency key: keys are of one step anyway."""
@@ -56,6 +58,9 @@ ELSEWHERE: Final = RETRIED | {
     QUOTA_EXCEEDED,
 }
 """Error classes that another model may not have: then it is asked."""
+
+NOTHING_SPENT: Final = Synthesis(content=None, cost_usd=NO_USD)
+"""What a request has cost that the provider has refused, or that was not made."""
 
 RAISED: Final = (ModelAPIError, FallbackExceptionGroup, UserError)
 """What pydantic-ai raises where a request has failed."""
@@ -83,6 +88,15 @@ class AskedModel:
         kept = {name: value for name, value in ours.items() if name not in unknown}
         return cast("ModelSettings", {**given, **kept, "request_timeout": timeout_s})
 
+    def size(self, given: Mapping[str, object], *, said_bytes: int) -> RequestSize:
+        """Return how large a request is, with the form that the answer must have."""
+        most = {**(self.model.settings or {}), **given}.get("max_tokens")
+        return RequestSize(
+            model=self.name,
+            bytes_in=said_bytes + len(to_json(self.agent.output_json_schema())),
+            output_tokens_max=most if isinstance(most, int) else None,
+        )
+
 
 @dataclass(frozen=True)
 class AskedModels:
@@ -93,6 +107,11 @@ class AskedModels:
     timeout_s: float
     struct: type[msgspec.Struct] | None
     """What the answer is checked to be, where pydantic-ai does not know the type."""
+
+    def sizes(self, instructions: str, text: str) -> Sequence[RequestSize]:
+        """Return how large a request to each of the models is."""
+        said = len(f"{instructions}{text}".encode(errors="replace"))
+        return [each.size(self.given, said_bytes=said) for each in self.models]
 
     async def ask(self, instructions: str, text: str, *, key: str) -> object:
         """Return the answer of the first model that has one; else raise `ToolFailed`."""
@@ -170,10 +189,14 @@ def failure_of(error: Exception) -> ToolFailed:
             failures = [failure_of(each) for each in error.exceptions]
             return worst_of([(type(each).__name__, each) for each in failures])
         case ModelAPIError():
-            said = _cut(error.message)
-            return ToolFailed(class_of(error), said, retry_after_s=error.retry_after)
+            said, pause_s = _cut(error.message), error.retry_after
+            if is_billed(error):  # guard: failed-synthesis-may-cost
+                return ToolFailed(class_of(error), said, retry_after_s=pause_s)
+            return SynthesisFailed(
+                class_of(error), said, spent=NOTHING_SPENT, retry_after_s=pause_s
+            )
         case _:
-            return ToolFailed(MISCONFIGURED, _cut(str(error)))
+            return SynthesisFailed(MISCONFIGURED, _cut(str(error)), spent=NOTHING_SPENT)
 
 
 def worst_of(failures: Sequence[tuple[str, ToolFailed]]) -> ToolFailed:
@@ -186,13 +209,20 @@ def worst_of(failures: Sequence[tuple[str, ToolFailed]]) -> ToolFailed:
     pauses = [each.retry_after_s for each in again if each.retry_after_s is not None]
     # The first of them that may answer is asked as soon as it may.
     retry_after_s = min(pauses) if pauses and len(pauses) == len(again) else None
-    return ToolFailed(chosen.error_class, told, retry_after_s=retry_after_s)
+    spent = [each.spent for _, each in failures if isinstance(each, SynthesisFailed)]
+    if len(spent) < len(failures):  # guard: failed-model-may-cost
+        return ToolFailed(chosen.error_class, told, retry_after_s=retry_after_s)
+    # Only the last one can have answered.
+    return SynthesisFailed(chosen.error_class, told, spent=spent[-1], retry_after_s=retry_after_s)
 
 
-def _useless(error: UnexpectedModelBehavior, spent: Synthesis) -> SynthesisFailed:
+def _useless(error: UnexpectedModelBehavior, spent: Synthesis) -> ToolFailed:
     """Return the failure of an answer that is none to use, and has cost what it has cost."""
     why = f": {error.__cause__}" if error.__cause__ is not None else ""
-    return SynthesisFailed(class_of(error), _cut(f"{error.message}{why}"), spent=spent)
+    said = _cut(f"{error.message}{why}")
+    if not spent.input_tokens and not spent.output_tokens:  # guard: uncounted-answer-may-cost
+        return ToolFailed(class_of(error), said)
+    return SynthesisFailed(class_of(error), said, spent=spent)
 
 
 def _spent(messages: Sequence[ModelMessage], name: str) -> Synthesis:

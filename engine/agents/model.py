@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.agents.classes import MISCONFIGURED
 from engine.agents.data import ABOUT_DATA, data
+from engine.agents.unit import RequestSize
 from engine.app.actions import Retries, problem_of_declared
 from engine.app.function_tool import INVALID_ARGUMENTS
 from engine.app.tools import CallContext, ToolFailed
@@ -139,6 +140,14 @@ class Model:
         """Return about how many tokens an answer has cost whose provider does not say."""
         said = (self.instructions, as_text(prompt), as_text(content))
         return -(-sum(map(len, said)) // CHARS_PER_TOKEN)
+
+    def request_sizes(self, prompt: object) -> Sequence[RequestSize]:
+        """Return how large a request for `prompt` is, for each model; none: it cannot be asked."""
+        try:
+            asked = self._ready()
+        except BadModel:  # Which the call says.
+            return ()
+        return asked.sizes(*self._said(prompt))
 
     def _said(self, prompt: object) -> tuple[str, str]:
         """Return the instructions and the text of a request."""

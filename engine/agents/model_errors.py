@@ -68,13 +68,18 @@ def class_of(error: BaseException) -> str:
     return "tool_unavailable" if isinstance(error, exceptions.ModelAPIError) else ""
 
 
+def is_billed(error: exceptions.ModelAPIError) -> bool:
+    """Return whether the provider may take money for a request that failed."""
+    return not isinstance(error, exceptions.ModelHTTPError)  # Which answers that it does not.
+
+
 def failed(error: exceptions.ModelAPIError) -> UnitOutcome:
     """Return what is recorded of a request that failed."""
     status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else 0
     return UnitOutcome(
         result=raw(_Said(error.model_name, status)),
         error_class=class_of(error),
-        is_billed=not status,  # It has answered that it does not.
+        is_billed=is_billed(error),
         error_detail=f"{type(error).__name__}: {error}"[:BODY_CHARS_MAX],
         retry_after_s=error.retry_after or 0.0,
     )

@@ -55,7 +55,7 @@ class RequestSize:
     model: str
     """As `provider:name`, or the name alone."""
     bytes_in: int
-    """Of everything that is sent, as JSON."""
+    """Of everything that is sent, in UTF-8."""
     output_tokens_max: int | None
     """None: it is not limited."""
 

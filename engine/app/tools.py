@@ -387,10 +387,20 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SynthesisFailed(ToolFailed):
-    """Raised by a synthesizer whose answer nobody can use: what it has cost counts."""
+    """Raised by a synthesizer whose answer nobody can use: what it has cost counts.
 
-    def __init__(self, error_class: str, detail: str = "", *, spent: Synthesis) -> None:
-        super().__init__(error_class, detail)
+    `retry_after_s`: see `ToolFailed`.
+    """
+
+    def __init__(
+        self,
+        error_class: str,
+        detail: str = "",
+        *,
+        spent: Synthesis,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(error_class, detail, retry_after_s=retry_after_s)
         self.spent = spent
         """Its tokens and its model; the content is dropped."""
 

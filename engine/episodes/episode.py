@@ -671,7 +671,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
 
 def _usd_used(episode: Episode, step: StepRecorded) -> Decimal:
     usd = step.usd
-    if step.kind is StepKind.MODEL_REQUEST and step.cost_usd is None:
+    if step.is_request and step.cost_usd is None:
         # Nobody knows what it has cost: as much as it can have.
         usd = episode.reservations.get(step.path, NO_USD)  # guard: unknown-cost-counts-at-most
     return episode.usd_used + usd if usd else episode.usd_used

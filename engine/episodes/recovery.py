@@ -20,6 +20,7 @@ from engine.app.actions import (
     Sleep,
     StartEpisode,
     Step,
+    Synthesize,
     ToolCall,
     WaitFor,
 )
@@ -155,7 +156,7 @@ def is_alike(recorded: Asked, action: Step | OfAgent) -> bool:
         case StepAnnounced(), SendOutput() | ReportFindings():
             return not recorded.is_call
         case StepAnnounced(), _:
-            return False
+            return isinstance(action, Synthesize) and recorded.asks is StepKind.SYNTHESIS
         case _, Sleep() | WaitFor():
             is_sleep = recorded.kind is StepKind.WAIT and bool(_sleep_in(recorded.args))
             is_wait = recorded.kind is StepKind.WAIT and not is_sleep
@@ -185,8 +186,8 @@ def stands(recorded: Asked, action: Step | OfAgent) -> bool:
     if not is_alike(recorded, action):
         return False
     match recorded, action:
-        case StepAnnounced(), _:
-            return isinstance(action, Sleep)
+        case StepAnnounced(), _:  # What a model was asked is reserved anew.
+            return isinstance(action, Sleep | Synthesize)  # guard: other-prompt-asked-anew
         case StepRecorded(), RequestApproval(plan=plan):
             return recorded.args == raw(plan)  # guard: approved-plan-stands
         case StepRecorded(), WaitFor(ref=ref):
@@ -212,7 +213,7 @@ def text_of_step(recorded: Asked) -> str:
         case StepAnnounced(findings=(_, *_)):
             return StepKind.REPORT.value
         case StepAnnounced(reserved_usd=Decimal(), tool_name=tool_name):
-            return f"{StepKind.MODEL_REQUEST} {tool_name}"
+            return f"{recorded.asks} {tool_name}".strip()
         case StepAnnounced(child=ChildStart(), tool_name=tool_name):
             return f"{StepKind.EPISODE} {tool_name}"
         case StepAnnounced(tool_name=tool_name):

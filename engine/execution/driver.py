@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.agents.unit import Unit, UnitOutcome
+from engine.agents.unit import RequestSize, Unit, UnitOutcome
 from engine.app.actions import (
     Pause,
     ReportFindings,
@@ -97,12 +97,13 @@ UNKNOWN_OVERRIDE: Final = "unknown_override"
 REMEDY_OF_TOOL: Final = "keep the tool until no open episode has a call of it under way"
 
 UNLIMITED_ANSWER: Final = "unlimited_answer"
-"""Error class of an agent whose answers may cost anything, where a limit in dollars applies."""
+"""Error class of a model whose answers may cost anything, where a limit in dollars applies."""
 
-LIMIT_THE_ANSWER: Final = (
-    "a limit in dollars applies, so its answers need one, too:"
-    " Agent(…, model_settings={'max_tokens': 4_000})"
-)
+LIMIT_THE_ANSWER: Final = "a limit in dollars applies, so its answers need one, too"
+
+LIMITED_AGENT: Final = "Agent(…, model_settings={'max_tokens': 4_000})"
+
+LIMITED_MODEL: Final = "Model(…, settings={'max_tokens': 4_000})"
 
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
@@ -195,6 +196,10 @@ class EpisodeTurns:
             await self.barrier()
         ctx = self._call_context(mark, path)
         await self._announce(action, ctx, mark, path)
+        is_reserved = False
+        if isinstance(action, Synthesize) and self.spending.is_limited:
+            sizes = self.executor.request_sizes(action)
+            is_reserved = await self._reserve(sizes, mark, path=path)
         if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
             performed = await self._send(action, path)
         elif isinstance(action, ReportFindings) and dry_run.keeps_findings(self.opened):
@@ -203,18 +208,19 @@ class EpisodeTurns:
             performed = await self.executor.perform(action, ctx)
         retry_s = self._retry_s(action, performed, ctx, path) if performed.error_class else 0.0
         performed = replace(performed, path=path, retry_s=retry_s)
-        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX
-        kept = await self._stored(performed) if is_large else performed  # guard: journal-result-max
         if performed.retry_s and self.waits_for_people:  # guard: pause-end-in-failed-commit
             also = (*also, self._pause_begun(performed))
-        self.record(kept, *also)
+        await self.keep(performed, *also)
+        if is_reserved:
+            await self._settle(performed)
         return performed
 
     async def make(self, unit: Unit, *, path: str) -> Performed:
         """Make and record what an agent does, and return its result."""
         if self.attempt.state is not AttemptState.FENCED:  # guard: no-part-before-fence
             await self.barrier()
-        is_reserved = await self._reserve(unit, path)
+        sizes = () if unit.size is None else (unit.size,)
+        is_reserved = await self._reserve(sizes, unit.mark, path=path, agent=unit.name)
         self.attempt.claim.check()
         started_s = self.clock.monotonic_s()
         made = await self._made(unit, path)
@@ -223,33 +229,41 @@ class EpisodeTurns:
         performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms, prices=prices)
         await self.keep(performed)
         if is_reserved:
-            await self.wall.paused_while(self.journal.barrier)  # guard: cost-recorded-then-settled
-            settle = partial(self.spending.settle, path, performed.cost_usd)
-            await self.wall.paused_while(settle)
+            await self._settle(performed)
         return performed
 
-    async def keep(self, performed: Performed) -> None:
-        """Record a step, and put its result into the object store if it is large."""
-        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX  # guard: large-end-stored
-        self.record(await self._stored(performed) if is_large else performed)
+    async def keep(self, performed: Performed, *also: Command) -> None:
+        """Record a step, and put its result into the object store if it is large.
 
-    async def _reserve(self, unit: Unit, path: str) -> bool:
-        """Take the most that a request can cost, where a limit in dollars applies."""
-        size = unit.size
-        if size is None or not self.spending.is_limited:
+        `also` is recorded in the same commit.
+        """
+        is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX  # guard: journal-result-max
+        self.record(await self._stored(performed) if is_large else performed, *also)
+
+    async def _reserve(
+        self, sizes: Sequence[RequestSize], mark: str, *, path: str, agent: str = ""
+    ) -> bool:
+        """Take the most that a request can cost, where a limit in dollars applies.
+
+        `sizes` has one for each model that may be asked: the dearest counts. `agent` is who asks;
+        empty: a synthesizer.
+        """
+        if not sizes or not self.spending.is_limited:
             return False
-        if size.output_tokens_max is None:  # guard: limited-money-limited-answer
-            raise EpisodeFailed(UNLIMITED_ANSWER, f"{unit.name}: {LIMIT_THE_ANSWER}")
-        usd = self.spending.worst_case(size.model, size.bytes_in, size.output_tokens_max)
-        if usd is None:
+        prices = [self._worst_case(each, agent) for each in sizes]
+        known = [usd for usd in prices if usd is not None]
+        if not known:
             return False
+        usd = max(known)  # guard: dearest-model-reserved
         await self.wall.paused_while(partial(self.spending.reserve, usd, path=path))
-        if self.announced_at(path) is None:
-            key = self._call_context(unit.mark, path).idempotency_key
+        announced = self.announced_at(path)
+        # guard: other-reservation-announced
+        if announced is None or (announced.fingerprint, announced.reserved_usd) != (mark, usd):
+            key = self._call_context(mark, path).idempotency_key
             self.record(
                 Announce(
-                    fingerprint=unit.mark,
-                    tool_name=unit.name,
+                    fingerprint=mark,
+                    tool_name=agent,
                     idempotency_key=key,
                     path=path,
                     reserved_usd=usd,
@@ -257,6 +271,19 @@ class EpisodeTurns:
             )
             await self.barrier()  # guard: reservation-durable-first
         return True
+
+    def _worst_case(self, size: RequestSize, agent: str) -> Decimal | None:
+        if size.output_tokens_max is None:  # guard: limited-money-limited-answer
+            how = LIMITED_AGENT if agent else LIMITED_MODEL
+            told = f"{agent or size.model}: {LIMIT_THE_ANSWER}: {how}"
+            raise EpisodeFailed(UNLIMITED_ANSWER, told)
+        return self.spending.worst_case(size.model, size.bytes_in, size.output_tokens_max)
+
+    async def _settle(self, performed: Performed) -> None:
+        """Put what a request has cost in the place of what was reserved for it."""
+        await self.wall.paused_while(self.journal.barrier)  # guard: cost-recorded-then-settled
+        settle = partial(self.spending.settle, performed.path, performed.cost_usd)
+        await self.wall.paused_while(settle)
 
     async def _made(self, unit: Unit, path: str) -> UnitOutcome:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
@@ -305,6 +332,7 @@ class EpisodeTurns:
         asked = self.executor.asked(action)
         timed_out = replace(asked, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT, path=path)
         self.record(timed_out)  # guard: timed-out-call-recorded
+        self.spending.forget(path)  # guard: cut-off-request-counts-once
         return timed_out
 
     def _pause_begun(self, failed: Performed) -> Announce:

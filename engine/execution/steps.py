@@ -8,7 +8,7 @@ before it is proposed, so after a crash the next node continues with the same ou
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, assert_never
@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine import telemetry, validation
+from engine.agents.unit import RequestSize
 from engine.app.actions import (
     Checkpoint,
     Observe,
@@ -159,6 +160,19 @@ class StepExecutor:
             return action.retries or retries_of(synthesizer)  # guard: synthesis-says-retries
         tool = self.tool(action)
         return tool.retries if tool is not None else None
+
+    def request_sizes(self, action: Synthesize) -> Sequence[RequestSize]:
+        """Return how large the request of a synthesis is, for each model that may be asked.
+
+        None if nothing is asked, or nobody knows, as of a synthesizer of the user's own.
+        """
+        # guard: overridden-synthesis-reserves-nothing
+        if dry_run.stand_in(self.opened, SYNTHESIS) is not None:
+            return ()
+        synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
+        sizes: Callable[[object], Sequence[RequestSize]] | None
+        sizes = getattr(synthesizer, "request_sizes", None)
+        return sizes(action.prompt) if sizes is not None else ()
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
         """Do `action` and return its result; fails the episode if the journal cannot store it."""

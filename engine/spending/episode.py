@@ -29,7 +29,7 @@ from engine.runtime.context import ActorContext
 from engine.spending.prices import Prices
 from engine.spending.store import SpendingStore
 from engine.spending.window import Window, windows_at
-from streams.model.events import EpisodeOpened, StepKind, StepRecorded
+from streams.model.events import EpisodeOpened, StepRecorded
 from streams.model.money import NO_USD
 from streams.ports.log import Recorded
 
@@ -132,6 +132,13 @@ class EpisodeSpending:
         is repeated later, and begins with `settle_recorded`.
         """
         await self._store.settle(self._windows.get(path, ()), usd, ref=self._ref(path))
+        self.forget(path)
+
+    def forget(self, path: str) -> None:
+        """Forget the request at `path`, if any, which is recorded without its cost.
+
+        It counts at its most, in the fold and in the windows, which nobody settles.
+        """
         self._windows.pop(path, None)
         self._taken.pop(path, None)
 
@@ -146,7 +153,7 @@ class EpisodeSpending:
         costs = {
             self._ref(each.path): each.cost_usd
             for each in steps
-            if isinstance(each, StepRecorded) and is_request(each)
+            if isinstance(each, StepRecorded) and each.is_request
         }
         if costs:
             await self._store.settle_all(self._windows_now(), costs)
@@ -165,8 +172,3 @@ class EpisodeSpending:
 
     def _ref(self, path: str) -> str:
         return f"{self.opened.episode_id}:{path}"
-
-
-def is_request(step: StepRecorded) -> bool:
-    """Return whether a step is a request to a model of the episode's own."""
-    return step.kind is StepKind.MODEL_REQUEST or step.cost_usd is not None

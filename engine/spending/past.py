@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from engine.spending.window import Spent, Window, every_window, window_at
-from streams.model.events import StepAnnounced, StepKind, StepRecorded
+from streams.model.events import StepAnnounced, StepRecorded
 from streams.model.money import NO_USD
 
 
@@ -45,7 +45,7 @@ class PastSpending:
         """Take what was recorded; what its child has spent counts where that is recorded."""
         reserved = self._reserved.pop(f"{episode_id}:{event.path}", None)
         usd = event.cost_usd  # guard: rebuilt-child-counts-once
-        if usd is None and reserved is not None and event.kind is StepKind.MODEL_REQUEST:
+        if usd is None and reserved is not None:
             usd = reserved.usd  # guard: rebuilt-unknown-cost-is-most
         if usd:
             begun_at = reserved.at if reserved is not None else at

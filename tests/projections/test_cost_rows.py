@@ -85,17 +85,18 @@ async def test_a_step_has_all_that_its_request_has_used(pool, stack, commit):
     assert step.cost_usd == Decimal("0.0000375")
 
 
-async def test_an_announced_request_is_one_before_it_is_recorded(pool, stack, commit):
+@pytest.mark.parametrize(("agent", "kind"), [("helper", "model_request"), ("", "synthesis")])
+async def test_an_announced_request_is_one_before_it_is_recorded(pool, stack, commit, agent, kind):
     said = StepAnnounced(
         step_no=1,
         fingerprint="f",
-        tool_name="",
+        tool_name=agent,
         idempotency_key="k",
         reserved_usd=Decimal("0.50"),
     )
     await commit(1, opened(), lives.started(), said)
     (step,) = await queries.steps(pool, stack, UUID(int=1))
-    assert (step.kind, step.state, step.cost_usd) == ("model_request", "announced", None)
+    assert (step.kind, step.state, step.cost_usd) == (kind, "announced", None)
 
 
 @pytest.mark.parametrize("together", [True, False])

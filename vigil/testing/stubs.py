@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import UNSET
 
+from engine.agents.unit import RequestSize
 from engine.app.actions import Retries
 from engine.app.actor import Actor
 from engine.app.app import App
@@ -224,6 +225,11 @@ class Stubs:
             return await tool.call(name.partition(".")[2], args, ctx)
         return self._refuse(name)
 
+    @property
+    def asks_real(self) -> bool:
+        """Whether a prompt goes to the real synthesizer, if there is one."""
+        return self.synthesizer is None and self.allows(SYNTHESIZER)
+
     async def synthesize(
         self, real: Synthesizer | None, prompt: object, transient: JsonObject, ctx: CallContext
     ) -> object:
@@ -234,7 +240,7 @@ class Stubs:
             return await self._told(
                 SYNTHESIZER, self.synthesizer, ctx.idempotency_key, prompt, transient, ctx
             )
-        if real is not None and self.allows(SYNTHESIZER):
+        if real is not None and self.asks_real:
             return await real(prompt, transient, ctx)
         return self._refuse(SYNTHESIZER)
 
@@ -347,6 +353,15 @@ class StubbedSynthesizer:
     def estimate_tokens(self) -> Callable[[object, object], int] | None:
         """Return that of the real one."""
         found: Callable[[object, object], int] | None = getattr(self.real, "estimate_tokens", None)
+        return found
+
+    @property
+    def request_sizes(self) -> Callable[[object], Sequence[RequestSize]] | None:
+        """Return that of the real one, if the test has that asked: its own answers cost nothing."""
+        if not self.stubs.asks_real:
+            return None
+        found: Callable[[object], Sequence[RequestSize]] | None
+        found = getattr(self.real, "request_sizes", None)
         return found
 
     async def __call__(self, prompt: object, transient: JsonObject, ctx: CallContext) -> object:

@@ -156,7 +156,8 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
     step_no: int
     fingerprint: str
     tool_name: str
-    """`capability.action`; of an output, `output.<type>`."""
+    """`capability.action`; of an output, `output.<type>`; of a request to a model, the agent, and
+    empty if a synthesizer is asked."""
     idempotency_key: str
     output_key: str = ""
     """The output that is about to be proposed, where it is one."""
@@ -182,7 +183,14 @@ class StepAnnounced(Event, frozen=True, kw_only=True, tag="episode.step_announce
         here; a request to a model is made again.
         """
         is_carried_on = self.until is not None or self.output_key or self.findings or self.child
-        return not is_carried_on and self.reserved_usd is None
+        return not is_carried_on and self.asks is None
+
+    @property
+    def asks(self) -> StepKind | None:
+        """Return which kind of request to a model it is of; None: of none."""
+        if self.reserved_usd is None:
+            return None
+        return StepKind.MODEL_REQUEST if self.tool_name else StepKind.SYNTHESIS
 
 
 class StoredResult(Struct, frozen=True, kw_only=True):
@@ -296,6 +304,11 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     def turns(self) -> int:
         """How many turns it counts for the budget: those of a child, too."""
         return self.is_turn + (self.child.turns if self.child is not None else 0)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it is a request to a model, whose cost counts as the most if nobody knows it."""
+        return self.kind in {StepKind.MODEL_REQUEST, StepKind.SYNTHESIS}  # guard: synthesis-costs
 
     @property
     def usd(self) -> Decimal:

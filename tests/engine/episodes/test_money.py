@@ -63,9 +63,9 @@ def a_child(usd):
     )
 
 
-def asked(path, cost):
+def asked(path, cost, kind=StepKind.MODEL_REQUEST):
     cost_usd = None if cost is None else Decimal(cost)
-    return Performed(kind=StepKind.MODEL_REQUEST, fingerprint=path, path=path, cost_usd=cost_usd)
+    return Performed(kind=kind, fingerprint=path, path=path, cost_usd=cost_usd)
 
 
 def child_ended(path, usd):
@@ -83,8 +83,9 @@ def test_what_is_announced_again_is_reserved_once():
     assert episode.usd_reserved == Decimal("0.40")
 
 
-def test_a_request_of_which_nobody_knows_the_cost_has_cost_what_was_reserved():
-    episode, _ = lived(announced("1", "0.50"), asked("1", None))
+@pytest.mark.parametrize("kind", [StepKind.MODEL_REQUEST, StepKind.SYNTHESIS])
+def test_a_request_of_which_nobody_knows_the_cost_has_cost_what_was_reserved(kind):
+    episode, _ = lived(announced("1", "0.50"), asked("1", None, kind))
     assert (episode.usd_used, episode.usd_reserved) == (Decimal("0.50"), NO_USD)
 
 

@@ -1,0 +1,320 @@
+"""What syntheses cost: the most is reserved before a `Model` is asked, as for agents."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from engine.app.actions import synthesize
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.strategy import ConvergeResult
+from engine.app.tools import Synthesis, overrides
+from engine.app.triggers import event
+from engine.runtime.store import Turns
+from engine.spending.store import SpendingStore
+from engine.spending.window import every_window
+from streams.memory import memory_ports
+from streams.model.events import EndStatus, StepAnnounced, StepKind, StepRecorded
+from streams.model.money import Price, Spending
+from streams.model.triggers import Budget, Mode
+from tests.engine.agents.stage import classified
+from tests.engine.functions.stage import middle, resume
+from tests.engine.stage import (
+    CLOCK,
+    HAPPENED,
+    Scripted,
+    ask_start,
+    lived,
+    open_episode,
+    opening,
+    running,
+    write,
+)
+from tests.engine.stage import life as life_of
+from vigil import Model
+from vigil.testing import ModelServer, ModelUsage, TextAnswer, crash_everywhere, run
+
+PRICE = Price(input_per_million=1_000, output_per_million=10_000)
+"""A thousandth of a dollar for a token of input, a hundredth for one of output."""
+
+PRICES = {
+    "function:mine": PRICE,
+    "openai:mine": PRICE,
+    "function:cheap": Price(input_per_million=1, output_per_million=1),
+}
+
+SHORT = {"max_tokens": 100}
+
+DEAREST = Decimal("1.00")
+"""What the longest answer costs, without the input."""
+
+
+def says_fine(messages, info):
+    return ModelResponse([TextPart("fine")])
+
+
+def model_of(answer=says_fine, *, name="mine", settings=SHORT, **options):
+    model = FunctionModel(answer, model_name=name)
+    return Model(model, settings=settings, **{"retries": None, **options})
+
+
+async def twice(ctx, trigger):
+    said = [await ctx.synthesize("How is it?"), await ctx.synthesize("And now?")]
+    return ConvergeResult(classification={"said": said})
+
+
+def app_of(function, *, usd="0", synthesizer=None, actor=(), **options):
+    worker = Actor("worker", synthesizer=synthesizer or model_of(), spending=actor)
+    budget = Budget(turns=100, tokens=0, usd=Decimal(usd))
+    worker.expect("thing", function, on=event(HAPPENED), budget=budget)
+    return App(actors=[worker], **{"prices": PRICES, **options})
+
+
+async def played(app, ports=None, reached=None):
+    ports = ports or memory_ports(clock=CLOCK)
+    async with running(app, ports):
+        return await lived(ports, await open_episode(ports, app), reached)
+
+
+async def spent_in(ports):
+    store = SpendingStore(ports.gates, CLOCK, Turns())
+    found = [await store.spent(each) for each in every_window("worker", CLOCK.now())]
+    return [each for each in found if each.total]
+
+
+def reserved(life):
+    return [each.reserved_usd for each in life.of(StepAnnounced)]
+
+
+async def test_the_most_is_reserved_before_a_model_is_asked_and_its_cost_takes_that_place():
+    ports, at_request = memory_ports(clock=CLOCK), []
+
+    async def answer(messages, info):
+        life = await life_of(ports, opening(app).episode_id)
+        at_request.append((life.episode.usd_reserved, (await spent_in(ports))[0].total))
+        return says_fine(messages, info)
+
+    app = app_of(twice, usd="10", synthesizer=model_of(answer), actor=[Spending(usd="10")])
+    life = await played(app, ports)
+    first, second = reserved(life)
+    costs = [each.cost_usd for each in life.of(StepRecorded)]
+    assert at_request == [(first, first), (second, costs[0] + second)]
+    assert first > DEAREST > costs[0] > 0
+    assert life.end.usd_used == sum(costs)
+    (window,) = await spent_in(ports)
+    assert (window.used, window.reserved) == (sum(costs), {})
+
+
+async def test_a_strategy_class_reserves_as_well():
+    app = app_of(Scripted(synthesize("How is it?")), usd="10")
+    life = await played(app)
+    assert len(reserved(life)) == 1
+    assert life.of(StepAnnounced)[0].asks is StepKind.SYNTHESIS
+
+
+async def test_a_synthesis_that_may_cost_more_than_is_left_is_not_asked_for():
+    asked = []
+
+    def answer(messages, info):
+        asked.append(messages)
+        return says_fine(messages, info)
+
+    life = await played(app_of(twice, usd="1.03", synthesizer=model_of(answer)))
+    assert (life.end.status, life.end.error_class) == (EndStatus.FAILED, "budget_exceeded")
+    assert "the next request may cost 1.0" in life.end.error_detail
+    assert len(asked) == 1
+
+
+async def test_of_several_models_the_dearest_is_reserved():
+    both = model_of(name="cheap", fallbacks=[FunctionModel(says_fine, model_name="mine")])
+    alone = await played(app_of(twice, usd="10"))
+    assert reserved(await played(app_of(twice, usd="10", synthesizer=both))) == reserved(alone)
+
+
+async def test_the_form_of_the_answer_is_part_of_what_is_sent():
+    text, form = (model_of().request_sizes("?")[0] for _ in range(2))
+    assert text == form
+    made = model_of(output_type=dict[str, list[Decimal]]).request_sizes("?")[0]
+    assert made.bytes_in > text.bytes_in
+    longer = model_of(instructions="Be short.").request_sizes("?")[0]
+    assert longer.bytes_in == text.bytes_in + len("Be short.")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "error_class"),
+    [
+        ({"prices": {}}, SHORT, "unpriced_model"),
+        ({}, None, "unlimited_answer"),
+    ],
+)
+async def test_what_cannot_be_limited_is_refused_before_it_is_asked(options, settings, error_class):
+    app = app_of(twice, usd="10", synthesizer=model_of(settings=settings), **options)
+    life = await played(app)
+    assert life.end.error_class == error_class
+    assert "function:mine" in life.end.error_detail
+    assert life.of(StepRecorded) == []
+
+
+async def test_the_answers_of_a_model_may_be_limited_by_its_own_settings():
+    model = FunctionModel(says_fine, model_name="mine", settings=SHORT)
+    life = await played(app_of(twice, usd="10", synthesizer=Model(model)))
+    assert len(reserved(life)) == 2
+
+
+async def test_without_a_limit_nothing_is_reserved_or_announced():
+    life = await played(app_of(twice, synthesizer=model_of(settings=None)))
+    assert life.end.status is EndStatus.DONE
+    assert reserved(life) == []
+
+
+async def test_of_a_synthesizer_of_the_users_own_the_cost_counts_and_nothing_is_reserved():
+    async def own(prompt, transient, ctx):
+        return Synthesis(content="fine", cost_usd=Decimal("0.30"))
+
+    life = await played(app_of(twice, usd="10", synthesizer=own))
+    assert reserved(life) == []
+    assert life.end.usd_used == Decimal("0.60")
+
+
+async def test_what_an_override_of_a_dry_run_stands_for_reserves_nothing():
+    app, ports = app_of(twice, usd="10"), memory_ports(clock=CLOCK)
+    opened = opening(app)
+    dry = replace(opened, mode=Mode.DRY_RUN, overrides=overrides(synthesis="fine"))
+    async with running(app, ports):
+        await write(ports, opened.episode_id, dry)
+        await ask_start(ports, opened.episode_id)
+        life = await lived(ports, opened.episode_id)
+    assert (reserved(life), life.end.usd_used) == ([], 0)
+
+
+async def test_what_a_test_answers_in_place_of_the_model_reserves_nothing():
+    app = app_of(twice, usd="0.50")
+    async with run(app, synthesizer="fine") as vigil:
+        await vigil.fire("worker", "thing")
+        await vigil.run_until_idle()
+        assert vigil.episode().status == "done"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_known"),
+    [
+        (ModelHTTPError(400, "mine", "no"), True),
+        (ModelAPIError("mine", "the connection was lost"), False),
+    ],
+)
+async def test_a_failed_request_costs_the_most_unless_the_provider_has_refused_it(error, is_known):
+    def answer(messages, info):
+        raise error
+
+    ports = memory_ports(clock=CLOCK)
+    synthesizer, day = model_of(answer), [Spending(usd="10")]
+    life = await played(app_of(twice, usd="10", synthesizer=synthesizer, actor=day), ports)
+    (most,) = reserved(life)
+    (step,) = life.of(StepRecorded)
+    assert step.cost_usd == (0 if is_known else None)
+    assert life.end.usd_used == (0 if is_known else most)
+    assert [each.used for each in await spent_in(ports)] == ([] if is_known else [most])
+
+
+@pytest.mark.parametrize("others", [[ModelHTTPError(404, "mine", "no")], [TimeoutError()]])
+async def test_of_several_models_that_fail_the_cost_is_known_if_each_has_refused(others):
+    def failing(error):
+        def answer(messages, info):
+            raise error
+
+        return FunctionModel(answer, model_name="mine")
+
+    first = ModelHTTPError(429, "mine", "later")
+    lost = ModelAPIError("mine", "the connection was lost")
+    errors = [lost if isinstance(each, TimeoutError) else each for each in others]
+    model = Model(
+        failing(first), fallbacks=[failing(each) for each in errors], settings=SHORT, retries=None
+    )
+    life = await played(app_of(twice, usd="10", synthesizer=model))
+    (step,) = life.of(StepRecorded)
+    assert step.cost_usd == (None if errors == [lost] else 0)
+
+
+async def test_an_answer_that_nobody_can_use_and_no_token_is_counted_of_costs_the_most():
+    unknown = TextAnswer("it is al", usage=ModelUsage(), is_truncated=True)
+    async with ModelServer([unknown]) as server:
+        provider = OpenAIProvider(base_url=f"{server.url}/v1", api_key="test")
+        model = Model(OpenAIChatModel("mine", provider=provider), settings=SHORT)
+        life = await played(app_of(twice, usd="10", synthesizer=model))
+    (step,) = life.of(StepRecorded)
+    assert (step.error_class, step.cost_usd) == ("output_too_long", None)
+    assert life.end.usd_used == reserved(life)[0]
+
+
+async def test_a_synthesis_that_a_timeout_of_the_function_cuts_off_counts_once():
+    patience = asyncio.timeout(None)
+
+    async def answer(messages, info):
+        if not patience.expired():
+            patience.reschedule(asyncio.get_running_loop().time())
+            await asyncio.Event().wait()
+        return says_fine(messages, info)
+
+    async def impatient(ctx, trigger):
+        with suppress(TimeoutError):
+            async with patience:
+                await ctx.synthesize("How is it?")
+        return ConvergeResult(summary=await ctx.synthesize("And now?"))
+
+    app = app_of(impatient, usd="2.20", synthesizer=model_of(answer))
+    life = await played(app)
+    assert life.end.status is EndStatus.DONE, life.end.error_detail
+    first, second = life.of(StepRecorded)
+    assert (first.error_class, first.cost_usd) == ("call_timeout", None)
+    assert life.end.usd_used == reserved(life)[0] + second.cost_usd
+
+
+async def test_after_a_crash_at_each_moment_nothing_is_reserved_or_spent_twice():
+    app = app_of(twice, usd="10")
+    undisturbed = await played(app)
+    events = middle(undisturbed)
+    assert len(events) == 5
+    for until in range(len(events)):
+        life = await resume(app, events[:until])
+        assert classified(life) == classified(undisturbed), until
+        assert life.episode.usd_used == undisturbed.episode.usd_used
+        assert life.episode.usd_reserved == 0
+
+
+async def test_another_prompt_after_a_crash_is_reserved_anew():
+    def asking(prompt):
+        async def once(ctx, trigger):
+            return ConvergeResult(classification={"said": await ctx.synthesize(prompt)})
+
+        return app_of(once, usd="10")
+
+    before = await played(asking("How?"))
+    life = await resume(asking("How is everything?"), before.of(StepAnnounced))
+    assert classified(life) == {"said": "fine"}
+    first, second = reserved(life)
+    assert first < second
+    assert life.episode.usd_reserved == 0
+
+
+async def test_an_answer_is_paid_once_whenever_a_node_dies():
+    app = app_of(twice, usd="1.20", actor=[Spending(usd="100")])
+
+    async def answered(vigil):
+        episode_id = await vigil.fire("worker", "thing")
+        await vigil.run_until_idle()
+        life = await life_of(vigil.ports, episode_id)
+        assert life.end.status is EndStatus.DONE, life.end.error_detail
+        assert life.end.usd_used == sum(each.cost_usd for each in life.of(StepRecorded))
+
+    moments = await crash_everywhere(lambda: run(app, allow=["synthesizer"]), answered)
+    assert moments > 6
