@@ -14,6 +14,7 @@ EngineError
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
 │   ├── BudgetExceeded     its budget is used up            the same, unless `on_exhausted` helps
+│   │   └── SpendingExceeded   its actor or stack may spend no more   the same
 │   └── ReplayDiffers      it takes another way than it did park it until other code is there
 ├── CallFailed             a call of a function failed       catch it, or let the episode fail
 │   └── CallTimeout        its own timeout cut the call off  the same
@@ -225,6 +226,10 @@ class BudgetExceeded(EpisodeFailed):
     def __init__(self, limit: Limit, detail: str) -> None:
         super().__init__(BUDGET_EXCEEDED, f"{limit}: {detail}")
         self.limit = limit
+
+
+class SpendingExceeded(BudgetExceeded):
+    """What an actor or the stack may spend is used up; nobody can grant one episode more."""
 
 
 class CallFailed(EngineError):

@@ -67,6 +67,7 @@ WINDOWS: Final = "tests/engine/spending/test_window.py"
 PRICES: Final = "tests/engine/spending/test_prices.py"
 EPISODE_SPENDING: Final = "tests/engine/spending/test_episode_spending.py"
 SYNTHESES: Final = "tests/engine/agents/test_money_of_syntheses.py"
+GRANTS: Final = "tests/engine/execution/test_asked_for_more.py"
 SPENDING_STORE: Final = "tests/contracts/test_spending.py"
 OTHER_VALUES: Final = "tests/engine/functions/test_other_values.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
@@ -10111,6 +10112,21 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: messages that were not kept are no empty conversation",
         never,
         "tests/engine/agents/test_failures.py",
+    ),
+    Mutant("grant-is-no-turn", "grants: one is no turn", returns("is_first"), GRANTS),
+    Mutant("grant-fed-to-nobody", "grants: no call of a replay gets one", always, GRANTS),
+    Mutant("grant-is-no-call", "grants: no call waits for one", without("1"), GRANTS),
+    Mutant("grant-in-result", "grants: a quiet log keeps them", returns("{}"), GRANTS),
+    Mutant("impossible-grant-refused", "grants: one grants something", dropped, GRANTS),
+    Mutant("windows-are-not-granted", "grants: not for an actor or the stack", never, GRANTS),
+    Mutant("denied-grant-ends", "grants: after a denial nobody is asked again", never, GRANTS),
+    Mutant("parents-budget-is-not-granted", "grants: a child asks nobody", never, GRANTS),
+    Mutant("dry-run-is-granted-nothing", "grants: a dry run asks nobody", without("0"), GRANTS),
+    Mutant(
+        "unused-reservation-tried-first",
+        "grants: what another branch leaves is used before people are asked",
+        gives("[]"),
+        GRANTS,
     ),
     Mutant(
         "dearest-model-reserved",

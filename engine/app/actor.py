@@ -185,10 +185,12 @@ class ExpectationOptions:
     ] = None
     """Bounds within which the budget follows what the latest 100 episodes used, once there are five
     of them. By default the budget does not change."""
-    on_exhausted: Annotated[OnExhausted | None, Check.callback] = None
-    """Called with an `Exhausted` when the budget of an episode is used up, within 10 s; the episode
-    converges with the findings and outputs, or the `ConvergeResult`, that it returns. By default
-    the episode fails as `budget_exceeded`."""
+    on_exhausted: Annotated[OnExhausted | None, Check.on_exhausted] = None
+    """What happens when the budget of an episode is used up. A function is called with an
+    `Exhausted`, within 10 s; the episode converges with the findings and outputs, or the
+    `ConvergeResult`, that it returns. `"ask"` asks people to grant as much again, and
+    `approval({"usd": "1.00"}, approvers=…, expires_s=…)` so much more. By default the episode fails
+    as `budget_exceeded`."""
     service_level: Annotated[
         ServiceLevel | None, partial(Check.sound, problem_of=problem_of_service_level)
     ] = None

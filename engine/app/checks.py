@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.app.context import StateSchema
+from engine.app.actions import RequestApproval, approval
+from engine.app.context import OnExhausted, PartialResult, StateSchema
 from engine.app.findings import Escalations, problem_of_escalation
 from engine.app.strategy import (
     Function,
@@ -27,6 +29,7 @@ from streams.errors import BadName
 from streams.model.money import Per, Price, Spending, usd_of
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget
+from streams.model.waits import OnExpiry
 from streams.subjects import Stack
 
 Scope: TypeAlias = Literal["cluster", "node"]
@@ -123,6 +126,18 @@ def problem_of_budget(budget: object) -> str | None:
             return f"{limit}={value!r} is below 0; use 0 for no limit"
         if value > COUNT_MAX:
             return f"{limit}={value!r} is over {COUNT_MAX:,}; use 0 for no limit"
+    return None
+
+
+def problem_of_grant(grant: object) -> str | None:
+    """Return why nobody can grant that beyond a budget, or None: limit → how much more."""
+    if not isinstance(grant, dict) or not grant or grant.keys() - {"turns", "tokens", "usd"}:
+        return f'{grant!r} is no grant; write {{"usd": "0.50"}}, or turns or tokens'
+    granted = replace(Budget(turns=0, tokens=0), **grant)
+    if problem := problem_of_budget(granted):
+        return problem.partition(";")[0]
+    if not (granted.turns or granted.tokens or granted.usd):
+        return f"{grant!r} grants nothing; deny it instead"
     return None
 
 
@@ -436,6 +451,23 @@ class Check:
         """Return True or False, and nothing that only looks like it."""
         if not isinstance(value, bool):
             raise self.refuse(field_, f"{value!r} is not True or False")
+        return value
+
+    def on_exhausted(
+        self, field_: str, value: OnExhausted | None
+    ) -> PartialResult | RequestApproval | None:
+        """Return something to call, or what people are asked, or None."""
+        if value == "ask":
+            return approval({})
+        if value is None or callable(value):
+            return value
+        if not isinstance(value, RequestApproval):
+            raise self.refuse(field_, f'{value!r} is not a function, "ask" or approval(…)')
+        if value.plan != {} and (problem := problem_of_grant(value.plan)):
+            raise self.refuse(field_, f"plan: {problem}")
+        if value.on_expiry is not OnExpiry.DENY:
+            problem = f"on_expiry={value.on_expiry.value!r}: what nobody grants in time is denied"
+            raise self.refuse(field_, problem)
         return value
 
     def callback(self, field_: str, value: F | None) -> F | None:

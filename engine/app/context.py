@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
+from engine.app.actions import RequestApproval
 from engine.errors import Limit, Unencodable
 from engine.validation import Duration
 from streams.json import JsonObject, raw, unraw
@@ -150,10 +151,13 @@ class Exhausted(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-OnExhausted: TypeAlias = Callable[[Exhausted], object]
+PartialResult: TypeAlias = Callable[[Exhausted], object]
 """Returns what a function may return: a `ConvergeResult`, findings or outputs; or None, which fails
 the episode after all. May be async.
 """
+
+OnExhausted: TypeAlias = PartialResult | Literal["ask"] | RequestApproval
+"""What happens when the budget of an episode is used up, as it is declared."""
 
 
 def view_of(opened: EpisodeOpened, stack: str, findings: Findings) -> EpisodeView:

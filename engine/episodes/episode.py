@@ -43,7 +43,7 @@ from streams.model.events import (
 from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.money import NO_USD, dollars
 from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
-from streams.model.triggers import Budget, LogStrategy
+from streams.model.triggers import NOTHING_GRANTED, Budget, Grant, LogStrategy
 from streams.model.waits import Approval, Wait
 from streams.ports.log import Recorded
 
@@ -284,6 +284,12 @@ class Trace(msgspec.Struct, frozen=True):
         return f"{self.what} (call {self.path})"
 
 
+class _Granted(msgspec.Struct, frozen=True):
+    plan: Grant = NOTHING_GRANTED
+
+
+_granted: Final = msgspec.json.Decoder(_Granted)
+
 ARGS_CHARS_MAX: Final = 120
 """How much of a call's arguments an error shows."""
 
@@ -352,6 +358,10 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of the code of its newest attempt."""
     code_before: str = ""
     """Of the attempt that has recorded the newest step, announcement or wait."""
+    granted: Grant = NOTHING_GRANTED
+    """What people have granted beyond its budget, over all attempts."""
+    not_granted: str = ""
+    """Why people have granted no more: then nobody is asked again; empty: they have not refused."""
     outputs: tuple[str, ...] = ()
     """Keys of the outputs that its steps proposed or announced."""
     outputs_settled: tuple[OutputOutcome, ...] = ()
@@ -363,6 +373,12 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     deferred: EpisodeDeferred | None = None
     """What was settled when the episode first had to wait for its outputs."""
     finished: EpisodeFinished | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """What it may use: what it was opened with, and what people have granted since."""
+        assert self.opened is not None, "what was never opened has no budget"
+        return self.granted.beyond(self.opened.budget)
 
     @property
     def outputs_left(self) -> tuple[str, ...]:
@@ -649,6 +665,8 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     # The past that a fork is opened with: those outputs are the other episode's.
     # guard: fork-past-outputs-not-own
     settled = () if episode.status is Status.QUEUED else _settled_by(step)
+    if step.is_grant:
+        episode = _with_grant(episode, step)
     steps = step.step_no - episode.steps_before
     return replace(
         episode,
@@ -667,6 +685,12 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         children=_without_child(episode.children, step.path),
         children_ended=_with_child(episode.children_ended, step),
     )
+
+
+def _with_grant(episode: Episode, step: StepRecorded) -> Episode:
+    if step.error_class:
+        return replace(episode, not_granted=step.error_detail or step.error_class)
+    return replace(episode, granted=episode.granted + _granted.decode(step.result).plan)
 
 
 def _usd_used(episode: Episode, step: StepRecorded) -> Decimal:
@@ -722,9 +746,19 @@ def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
 
 
 def overspent(
-    budget: Budget, *, turns: int, tokens: int, wall_s: float, usd: Decimal = NO_USD
+    budget: Budget,
+    *,
+    turns: int,
+    tokens: int,
+    wall_s: float,
+    usd: Decimal = NO_USD,
+    granted: Grant = NOTHING_GRANTED,
 ) -> BudgetExceeded | None:
-    """Return which limit is used up and by how much, or None if there is room for a turn."""
+    """Return which limit is used up and by how much, or None if there is room for a turn.
+
+    `granted`: what people have granted beyond `budget`.
+    """
+    budget = granted.beyond(budget)
     if 0 < budget.turns <= turns:  # guard: turn-budget
         return BudgetExceeded("turns", f"{turns} used of {budget.turns}")
     if 0 < budget.tokens <= tokens:  # guard: token-budget

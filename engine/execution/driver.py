@@ -77,7 +77,7 @@ from engine.usercode.cancel_scope import Canceled, CancelScope
 from engine.usercode.wall_time import WallTime
 from engine.validation import KEPT_BYTES_MAX
 from engine.waits import answer as answers
-from engine.waits import parked
+from engine.waits import grant, parked
 from engine.waits import wait as blocking
 from engine.waits.approval import request_of
 from streams.json import NOTHING
@@ -171,6 +171,14 @@ class EpisodeTurns:
         return shown_args(
             action, executor.app.tool(executor.actor, action.capability, action.action)
         )
+
+    def request_for(self, exceeded: BudgetExceeded) -> RequestApproval | None:
+        """Return what people are asked where a call does not fit in the budget; None: nobody is."""
+        asking = self.executor.expectation.on_exhausted
+        # guard: dry-run-is-granted-nothing
+        if not self.waits_for_people or not isinstance(asking, RequestApproval):
+            return None
+        return grant.request_for(asking, self.journal.episode, exceeded)
 
     def check(self, *, begun: int = 0) -> None:
         """Raise what keeps the episode from another turn: `EpisodeFailed` or `Leaving`.
@@ -350,7 +358,7 @@ class EpisodeTurns:
         used_s = self.wall.used_s()
         taken = self.spending.taken_usd
         left = children.left_of(
-            episode, opened.budget, begun=begun, wall_used_s=used_s, usd_taken=taken
+            episode, episode.budget, begun=begun, wall_used_s=used_s, usd_taken=taken
         )
         actors = self.context.catalog.actors
         left = children.kept_for(action, left, actors=actors)
@@ -420,7 +428,12 @@ class EpisodeTurns:
         episode, wall_s = self.journal.episode, self.wall.used_s()
         turns, tokens = episode.turns_used + begun, episode.tokens_used
         spent = overspent(
-            self.opened.budget, turns=turns, tokens=tokens, wall_s=wall_s, usd=episode.usd_used
+            self.opened.budget,
+            turns=turns,
+            tokens=tokens,
+            wall_s=wall_s,
+            usd=episode.usd_used,
+            granted=episode.granted,
         )
         if spent is not None:
             raise spent
@@ -603,6 +616,8 @@ class Driver:
         on_exhausted = expectation.on_exhausted
         if on_exhausted is None or not isinstance(failed, BudgetExceeded):
             raise failed
+        if not callable(on_exhausted):
+            raise grant.not_granted(failed, episode)
         run = self._strategy_run
         # guard: exhausted-without-state-fails
         if run is None or not run.has_state:
@@ -663,7 +678,7 @@ class Driver:
             return await self.turns.block(
                 ended.action,
                 at=ended.since,
-                path=ended.path,
+                path=grant.path_of(self.journal.episode) if ended.is_grant else ended.path,
                 ahead=ended.ahead,
                 for_children=ended.for_children,
             )

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.app.context import Exhausted, Findings, GatheredStep, OnExhausted, view_of
+from engine.app.context import Exhausted, Findings, GatheredStep, PartialResult, view_of
 from engine.app.tools import ToolFailed
 from engine.episodes import dry_run
 from engine.episodes.episode import Episode
@@ -27,6 +27,7 @@ from streams.clock import Clock
 from streams.errors import VersionConflict
 from streams.json import unraw
 from streams.model.events import (
+    GRANTED,
     EpisodeConverged,
     EpisodeOpened,
     EpisodeStarted,
@@ -54,7 +55,7 @@ def gathered(records: Sequence[Recorded]) -> Sequence[StepRecorded]:
         elif isinstance(event, StepRecorded) and event.kind is not StepKind.CHECKPOINT:
             steps.append(event)
     # guard: exhausted-changes-no-steps
-    return [each for each in steps if not each.path.startswith(CHANGED)]
+    return [each for each in steps if not each.path.startswith((CHANGED, GRANTED))]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class ExhaustedEpisode:
     """The keys of the findings that it has reported."""
 
     async def converge(
-        self, on_exhausted: OnExhausted, failed: BudgetExceeded, state: object
+        self, on_exhausted: PartialResult, failed: BudgetExceeded, state: object
     ) -> EpisodeConverged:
         """Return the result that `on_exhausted` makes; `EpisodeFailed`: it makes none."""
         try:
@@ -122,7 +123,7 @@ class ExhaustedEpisode:
         return await read_up_to(self.ports.log, self.clock, last)
 
 
-async def _asked(callback: OnExhausted, exhausted: Exhausted) -> object:
+async def _asked(callback: PartialResult, exhausted: Exhausted) -> object:
     returned = callback(exhausted)
     return await returned if inspect.isawaitable(returned) else returned
 

@@ -9,6 +9,7 @@ import msgspec
 
 from engine.episodes.episode import attempt_at
 from streams.model.events import (
+    GRANTED,
     CheckpointSaved,
     EpisodeBlocked,
     EpisodeResolved,
@@ -54,7 +55,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_part(path: str) -> bool:
     """Return whether a call was made within an agent; see `StepRecorded.path`."""
-    is_call = not path.startswith(CHANGED)
+    is_call = not path.startswith((CHANGED, GRANTED))
     return is_call and any(word[:1].isalpha() for word in path.split("."))
 
 
@@ -70,7 +71,7 @@ def history_of(records: Iterable[Recorded]) -> History:
                 case StepRecorded(path=path) if path.startswith(CHANGED):
                     # guard: unfollowed-change-stays
                     changes[path.removeprefix(CHANGED)] = event.result != REFUSED
-                case StepRecorded():
+                case StepRecorded() if not event.is_grant:  # guard: grant-fed-to-nobody
                     steps.append(event)
                     announced.pop(event.path, None)
                 case StepAnnounced():
@@ -82,7 +83,7 @@ def history_of(records: Iterable[Recorded]) -> History:
                     tokens_before += _tokens(steps)  # guard: tokens-before-checkpoint-count
                     checkpoint, steps = event, []
                 case EpisodeBlocked(parked=None) | EpisodeResolved():
-                    waits = event.path if isinstance(event, EpisodeBlocked) else ""
+                    waits = _call_of(event)
                 case EpisodeStarted(fresh=True):
                     tokens_before += _tokens(steps)
                     checkpoint, is_of_class, calls_before, steps = None, False, 0, []
@@ -109,6 +110,13 @@ def history_of(records: Iterable[Recorded]) -> History:
         waits=waits,
         changes=changes,
     )
+
+
+def _call_of(event: EpisodeBlocked | EpisodeResolved) -> str:
+    """Return the path of the call whose answer is waited for; empty: of none."""
+    if isinstance(event, EpisodeResolved) or event.asks_for_grant:  # guard: grant-is-no-call
+        return ""
+    return event.path
 
 
 def _tokens(steps: Iterable[StepRecorded]) -> int:

@@ -27,6 +27,7 @@ from engine.app.actions import (
     OfAgent,
     Pause,
     ReportFindings,
+    RequestApproval,
     SendOutput,
     Sleep,
     StartEpisode,
@@ -44,6 +45,7 @@ from engine.episodes.episode import NOW, Command, Performed
 from engine.errors import (
     CALL_TIMEOUT,
     CRASH,
+    BudgetExceeded,
     CallFailed,
     CallTimeout,
     EpisodeFailed,
@@ -141,6 +143,9 @@ class LiveTurns(Protocol):
     def shown(self, action: ToolCall) -> msgspec.Raw:
         """Return the arguments of a call as people may see them."""
 
+    def request_for(self, exceeded: BudgetExceeded) -> RequestApproval | None:
+        """Return what people are asked where a call does not fit in the budget; None: nobody is."""
+
     def check(self, *, begun: int) -> None:
         """Raise what keeps the episode from another turn while so many are `begun`."""
 
@@ -194,6 +199,12 @@ class Rest(msgspec.Struct, frozen=True):
     until: datetime | None
     """When it ends by itself, if it is a sleep."""
     over: asyncio.Future[None]
+    activity: Activity
+    """What its branch is counted in."""
+    is_grant: bool = False
+    """Whether the call at `path` does not fit in the budget, and people are asked for more."""
+    steps_before: int = 0
+    """How many steps were recorded when it did not fit."""
     ahead: tuple[str, ...] = ()
     """The references that other branches wait for, when this is what the episode must wait for."""
     for_children: bool = False
@@ -583,15 +594,20 @@ class StrategyRun:
     async def _made(self, unit: Unit, path: str, branch: Branch) -> Performed:
         within = branch.child(1, origin=branch.origin)
         self.note_branch(within)
-        is_new = self._begin_turn(path)
+
+        async def make() -> Performed:
+            is_new = self._begin_turn(path)
+            try:
+                with entered(within):
+                    return await self._turns.make(unit, path=path)
+            finally:
+                self._begun -= is_new
+
         try:
-            with entered(within):
-                made = await self._turns.make(unit, path=path)
+            made = await self._affordable(make, path, branch)
         except asyncio.CancelledError:
             self._check_own_timeout()
             raise
-        finally:
-            self._begun -= is_new
         await self._settle()
         return made
 
@@ -606,7 +622,7 @@ class StrategyRun:
         mark = fingerprint(action)  # Raises at the user's line.
         done: Taken | None = await self._recorded(path, action, mark, branch)
         if done is None:
-            done = await self._live(self._look(action, mark, path, look))
+            done = await self._live(self._look(action, mark, path, look, branch))
         if done.error_class == CALL_TIMEOUT:
             raise CallTimeout(done.error_detail)
         if done.error_class:
@@ -774,7 +790,44 @@ class StrategyRun:
             with suppress(ValueError):  # Python may close it in another context.
                 IN_STRATEGY.reset(inside)  # guard: no-more-past-journal-after
 
+    async def _affordable(self, turn: Callable[[], Awaitable[T]], path: str, branch: Branch) -> T:
+        """Return what the turn of the call at `path` brings, once it fits in the budget.
+
+        Where people may grant more, the branch rests; others may leave some of theirs meanwhile.
+        """
+        while True:
+            try:
+                return await turn()
+            except BudgetExceeded as exceeded:
+                request = self._turns.request_for(exceeded)
+                if request is None:
+                    raise
+            rest = Rest(
+                path,
+                request,
+                self._clock.now(),
+                None,
+                asyncio.Future(),
+                branch.activity,
+                is_grant=True,
+                steps_before=self._turns.steps_recorded,
+            )
+            await self._rest(rest)
+
     async def _do(
+        self, action: Step, mark: str, path: str, branch: Branch, also: Sequence[Command]
+    ) -> Performed:
+        turn = partial(self._turn, action, mark, path, branch, also)
+        try:
+            performed = await self._affordable(turn, path, branch)
+        except asyncio.CancelledError:
+            self._check_own_timeout()
+            performed = self._turns.time_out(action, path=path)
+        self.steps_made += 1
+        await self._settle()
+        return performed
+
+    async def _turn(
         self, action: Step, mark: str, path: str, branch: Branch, also: Sequence[Command]
     ) -> Performed:
         is_new = self._begin_turn(path)
@@ -782,22 +835,15 @@ class StrategyRun:
             announced = self._turns.announced_at(path)
             # guard: dry-run-asks-nobody
             if isinstance(action, Pause) and self._turns.waits_for_people:
-                performed = await self._wait(action, mark, path, branch, announced)
-            elif isinstance(action, StartEpisode):
-                performed = await self._await_child(action, mark, path, branch, announced)
-            elif isinstance(action, SendOutput | ReportFindings):  # It goes on where it was.
-                take = partial(self._turns.take, action, mark, path=path, also=also)
-                performed = await self._surely(take)
-            else:
-                performed = await self._turns.take(action, mark, path=path, also=also)
-        except asyncio.CancelledError:
-            self._check_own_timeout()
-            performed = self._turns.time_out(action, path=path)
+                return await self._wait(action, mark, path, branch, announced)
+            if isinstance(action, StartEpisode):
+                return await self._await_child(action, mark, path, branch, announced)
+            take = partial(self._turns.take, action, mark, path=path, also=also)
+            if isinstance(action, SendOutput | ReportFindings):  # It goes on where it was.
+                return await self._surely(take)
+            return await take()
         finally:
             self._begun -= is_new  # guard: recorded-turn-once
-        self.steps_made += 1
-        await self._settle()
-        return performed
 
     async def settle(self) -> None:
         """Wait until what was recorded is durable, where the expectation wants that."""
@@ -831,9 +877,22 @@ class StrategyRun:
                 cancels = self._check_own_timeout(cancels)
 
     async def _look(
-        self, action: ToolCall, mark: str, path: str, look: Callable[[], Awaitable[object]]
+        self,
+        action: ToolCall,
+        mark: str,
+        path: str,
+        look: Callable[[], Awaitable[object]],
+        branch: Branch,
     ) -> Performed:
-        name, is_new = f"{action.capability}.{action.action}", self._begin_turn(path)
+        name = f"{action.capability}.{action.action}"
+
+        async def looked() -> object:
+            is_new = self._begin_turn(path)
+            try:
+                return await look()
+            finally:
+                self._begun -= is_new
+
         seen = Performed(
             kind=StepKind.OBSERVATION,
             fingerprint=mark,
@@ -842,7 +901,7 @@ class StrategyRun:
             path=path,
         )
         try:
-            found = await look()
+            found = await self._affordable(looked, path, branch)
         except asyncio.CancelledError:
             self._check_own_timeout()
             seen = replace(seen, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT)
@@ -852,8 +911,6 @@ class StrategyRun:
             seen = replace(seen, error_class=refused, error_detail=f"{name}: {error}")
         else:
             seen = replace(seen, result=validation.encode(found, what=action.action))
-        finally:
-            self._begun -= is_new
         self._turns.record(seen)
         await self._settle()
         return seen
@@ -870,7 +927,7 @@ class StrategyRun:
             since = until - lasts
         if until is not None and announced is None:
             self._announce_sleep(until, mark, path, branch)
-        await self._rest(Rest(path, action, since, until, asyncio.Future()), branch)
+        await self._rest(Rest(path, action, since, until, asyncio.Future(), branch.activity))
         over = slept(until, seconds, mark, path)
         self._turns.record(over)
         return over
@@ -889,7 +946,8 @@ class StrategyRun:
             refused = start(group=branch.group, begun=self._begun)
             if refused is not None:
                 return refused
-        await self._rest(Rest(path, action, self._clock.now(), None, asyncio.Future()), branch)
+        now, over = self._clock.now(), asyncio.get_running_loop().create_future()
+        await self._rest(Rest(path, action, now, None, over, branch.activity))
         raise AssertionError("the end of a child is recorded while no node has its parent")
 
     def _announce_sleep(self, until: datetime, mark: str, path: str, branch: Branch) -> None:
@@ -898,32 +956,40 @@ class StrategyRun:
         if is_held or not branch.is_root:  # guard: short-sleep-after-crash
             self._turns.record(sleep_until(until, mark, path))
 
-    async def _rest(self, rest: Rest, branch: Branch) -> None:
-        """Return once a sleep is over; the wait for anything else ends the function here."""
+    async def _rest(self, rest: Rest) -> None:
+        """Return once a sleep is over, or others may have left some of their budget.
+
+        The wait for anything else ends the function here.
+        """
         self._resting[rest.path] = rest
-        branch.activity.rest()
+        rest.activity.rest()
         timer = None
         if rest.until is not None and self._turns.holds_sleeps and not rest.over.done():
-            timer = asyncio.create_task(self._wake(rest, rest.until, branch.activity))
+            timer = asyncio.create_task(self._wake_at(rest, rest.until))
         try:
             await rest.over
         except asyncio.CancelledError:
             if self._resting.pop(rest.path, None) is not None:
-                branch.activity.wake()
+                rest.activity.wake()
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
-    async def _wake(self, rest: Rest, until: datetime, activity: Activity) -> None:
+    async def _wake_at(self, rest: Rest, until: datetime) -> None:
         await wait_until(self._clock, until)
+        self._wake(rest)
+
+    def _wake(self, rest: Rest) -> None:
         if not rest.over.done():
             del self._resting[rest.path]
-            activity.wake()
+            rest.activity.wake()
             rest.over.set_result(None)
 
     def _leave(self) -> None:
-        """Leave the function, whose branches all rest, unless a sleep of one is over soon."""
+        """Leave the function, whose branches all rest, unless one of them can go on soon."""
+        if self._try_again():
+            return
         sleeps = [(rest.until, rest) for rest in self._resting.values() if rest.until is not None]
         children = [
             rest for rest in self._resting.values() if isinstance(rest.action, StartEpisode)
@@ -939,6 +1005,17 @@ class StrategyRun:
             rest = min(first, key=lambda each: position_of(each.path))
         ahead = _refs_beside(rest, self._resting.values())
         self._stop(replace(rest, ahead=ahead, for_children=bool(children)))
+
+    def _try_again(self) -> bool:
+        """Wake what did not fit in the budget when less was recorded; return whether any is."""
+        steps = self._turns.steps_recorded
+        # guard: unused-reservation-tried-first
+        found = [
+            rest for rest in self._resting.values() if rest.is_grant and rest.steps_before < steps
+        ]
+        for rest in found:
+            self._wake(rest)
+        return bool(found)
 
     def _differ(self, how: str) -> Interrupted:
         return self._stop(ReplayDiffers(how))

@@ -43,7 +43,13 @@ from engine.app.context import Findings
 from engine.app.strategy import Function
 from engine.episodes import dry_run, results
 from engine.episodes.episode import NOW, Command, Performed, attempt_at, fold, overspent
-from engine.errors import CALL_TIMEOUT, BadHistory, EpisodeFailed, StrategyError
+from engine.errors import (
+    CALL_TIMEOUT,
+    BadHistory,
+    BudgetExceeded,
+    EpisodeFailed,
+    StrategyError,
+)
 from engine.execution.driver import performed_unit
 from engine.execution.report import reported
 from engine.execution.steps import result_of, sent, shown_args
@@ -364,6 +370,9 @@ class LabTurns:
         # guard: lab-within-budget
         if spent := overspent(budget, turns=turns, tokens=tokens, wall_s=0.0, usd=usd):
             raise spent
+
+    def request_for(self, exceeded: BudgetExceeded) -> None:
+        """Nobody is asked for more."""
 
     async def take(
         self, action: Step, mark: str, *, path: str, also: Sequence[Command] = ()

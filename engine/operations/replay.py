@@ -42,7 +42,7 @@ from engine.app.context import Findings
 from engine.app.strategy import Function
 from engine.episodes import recovery, results
 from engine.episodes.episode import UNOPENED, Command, Episode, Performed, Status, evolve, fold
-from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
+from engine.errors import BadHistory, BudgetExceeded, EpisodeFailed, NondeterministicReplay
 from engine.execution.steps import shown_args
 from engine.functions.begin import begin
 from engine.functions.history import history_of
@@ -272,10 +272,12 @@ def _check_waits(episode: Episode, action: Step | OfAgent, *, is_strict: bool) -
 
 
 def _waited(episode: Episode) -> EpisodeBlocked | None:
-    """Return what the strategy of an episode waits for; None: for nothing, or it is parked."""
+    """Return what the strategy of an episode waits for; None: nothing that it has asked for."""
     blocked = episode.blocked if episode.status is Status.BLOCKED else None
     # guard: parked-no-own-wait
-    return blocked if blocked is not None and blocked.parked is None else None
+    if blocked is None or blocked.parked is not None or blocked.asks_for_grant:
+        return None
+    return blocked
 
 
 def _check_not_over(episode: Episode, *, asks: str) -> None:
@@ -335,6 +337,9 @@ class _ReplayTurns:
 
     def check(self, *, begun: int) -> None:
         """Nothing keeps a replay from going on."""
+
+    def request_for(self, exceeded: BudgetExceeded) -> None:
+        """Nobody is asked for more."""
 
     async def take(
         self, action: Step, mark: str, *, path: str, also: Sequence[Command] = ()

@@ -100,16 +100,17 @@ class EpisodeSpending:
         whether the request is announced or not. Other branches may reserve meanwhile.
 
         Raises:
-            BudgetExceeded: the episode, its actor or the stack has not so much left; nothing is
-                taken, and the request must not be made. Let it end the episode: `on_exhausted`
-                is asked as for other limits.
+            BudgetExceeded: the episode has not so much left, or, as `SpendingExceeded`, its actor
+                or the stack; nothing is taken, and the request must not be made. Let it end the
+                episode: `on_exhausted` is asked as for other limits.
             SpendingContended, Unavailable: nothing is known; the attempt is repeated later.
         """
-        episode, opened = self.episode(), self.opened
+        episode = self.episode()
         self._taken.pop(path, None)
         announced = episode.reservations.get(path, NO_USD)  # guard: announced-is-not-taken-twice
         reserved = episode.usd_reserved - announced + self.taken_usd
-        refused = unaffordable(opened.budget, usd_worst, used=episode.usd_used, reserved=reserved)
+        budget, used = episode.budget, episode.usd_used
+        refused = unaffordable(budget, usd_worst, used=used, reserved=reserved)
         if refused is not None:
             raise refused
         windows = self._windows[path] = self._windows_now()

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.errors import BudgetExceeded
+from engine.errors import SpendingExceeded
 from streams.keys import spending_key
 from streams.model.money import NO_USD, Per, Spending, dollars
 
@@ -98,7 +98,7 @@ def reserve(spent: Spent, window: Window, ref: str, usd: Decimal) -> Spent:
     """Return what is spent once `usd` is reserved; what `ref` had reserved is replaced.
 
     Raises:
-        BudgetExceeded: so much is not left.
+        SpendingExceeded: so much is not left.
     """
     others = spent.total - spent.reserved.get(ref, NO_USD)  # guard: ref-takes-nothing-twice
     if window.limit and others + usd > window.limit:  # guard: window-limit
@@ -108,12 +108,12 @@ def reserve(spent: Spent, window: Window, ref: str, usd: Decimal) -> Spent:
     return _bounded(replace(spent, reserved={**spent.reserved, ref: usd}))
 
 
-def exceeded(window: Window, others: Decimal, usd: Decimal) -> BudgetExceeded:
+def exceeded(window: Window, others: Decimal, usd: Decimal) -> SpendingExceeded:
     """Return why `usd` more than what `others` spend is not left in a window."""
     whose = f"actor {window.actor}" if window.actor else "the stack"
     used = f"{dollars(others)} used or reserved of {dollars(window.limit)}"
     why = f"{whose} in the {window.per} {window.begins} UTC"
-    return BudgetExceeded("usd", f"{used} by {why}; the next request may cost {dollars(usd)}")
+    return SpendingExceeded("usd", f"{used} by {why}; the next request may cost {dollars(usd)}")
 
 
 def settle(spent: Spent, ref: str, usd: Decimal | None) -> Spent:

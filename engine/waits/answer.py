@@ -18,6 +18,7 @@ from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes import episode as commands
 from engine.episodes.episode import CancelEpisode, Episode, Performed, decide, evolve, fold
 from engine.errors import Refused
+from engine.waits import grant
 from engine.waits.approval import (
     denial_in_words,
     end_in_words,
@@ -31,6 +32,7 @@ from engine.waits.wait import Blocked, is_denial
 from streams.json import NOTHING, JsonObject, raw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
+    GRANT_TOOL,
     EpisodeBlocked,
     EpisodeEvent,
     EpisodeFinished,
@@ -213,6 +215,8 @@ def _not_asked(decision: Decision) -> str:
 def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
     approval = blocked.event.approval
     if isinstance(decision, Decide) and approval is not None:
+        if blocked.event.asks_for_grant and decision.edited_hash:
+            grant.check(decision.edited_plan)  # guard: impossible-grant-refused
         return problem_of_command(approval, decision, at=at)
     return problem_of_time(blocked.terms, at=at)  # guard: word-after-expiry-late
 
@@ -230,12 +234,20 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
             ending = _decision(decision, Resolution.APPROVED)
             edited = decision.edited_hash
             # guard: strategy-gets-approved-plan
-            plan = {PLAN: decision.edited_plan} if edited else {}
+            plan = {PLAN: decision.edited_plan} if edited else _granted(blocked)
             approved = _approved(blocked, by=decision.by, reason=decision.reason, **plan)
             return approved, replace(ending, edited_hash=edited)  # guard: edited-plan-hash-kept
         case Decide():
             ending = _decision(decision, Resolution.DENIED)
             return _denied(blocked, by=decision.by, reason=decision.reason), ending
+
+
+def _granted(blocked: Blocked) -> dict[str, msgspec.Raw]:
+    """Return the plan for the result of a grant: the log strategy may drop a step's arguments."""
+    event = blocked.event
+    if event.approval is None or not event.asks_for_grant:
+        return {}
+    return {PLAN: event.approval.plan}  # guard: grant-in-result
 
 
 def _is_superseded(blocked: Blocked, decision: Decide) -> bool:
@@ -301,6 +313,7 @@ def _step(
     return Performed(
         kind=StepKind(blocked.event.reason.value),
         fingerprint=blocked.event.fingerprint,
+        tool_name=GRANT_TOOL if blocked.event.asks_for_grant else "",
         args=approval.plan if approval else raw(_waited_for(blocked)),
         result=result,
         error_class=error_class,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -153,6 +153,34 @@ class Budget(Struct, frozen=True, kw_only=True):
 
         def __post_init__(self) -> None:
             kept_usd(self, "usd")
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """What people have granted an episode beyond its budget."""
+
+    turns: int = 0
+    tokens: int = 0
+    usd: Decimal = NO_USD
+
+    def __add__(self, other: Grant) -> Grant:
+        """Return both together."""
+        return Grant(
+            turns=self.turns + other.turns,
+            tokens=self.tokens + other.tokens,
+            usd=self.usd + other.usd,
+        )
+
+    def beyond(self, budget: Budget) -> Budget:
+        """Return `budget` with what was granted; what has no limit gets none."""
+        return Budget(
+            turns=budget.turns and budget.turns + self.turns,
+            tokens=budget.tokens and budget.tokens + self.tokens,
+            wall_s=budget.wall_s,
+            usd=budget.usd and budget.usd + self.usd,
+        )
+
+
+NOTHING_GRANTED: Final = Grant()
 
 
 class AdaptiveBudget(Struct, frozen=True, kw_only=True):

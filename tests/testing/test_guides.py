@@ -98,6 +98,18 @@ async def releases(vigil):
     }
 
 
+async def granted(vigil):
+    await vigil.fire("books", "all_counted")
+    await vigil.run_until_idle()
+    assert vigil.waits()[0].summary == "turns: 2 used of 2; grant 5 more?"
+    await vigil.approve(by="ann", plan={"turns": 1})
+    await vigil.run_until_idle()
+    assert vigil.waits()[0].summary == "turns: 3 used of 3; grant 5 more?"
+    await vigil.approve(by="ann", plan={"turns": 1})
+    await vigil.run_until_idle()
+    assert vigil.episode().summary == "4 tables"
+
+
 async def orders(vigil):
     await vigil.fire("orders", "orders_are_shipped", {"order": "o-1", "worth": 20})
     await vigil.fire("orders", "orders_are_shipped", {"order": "o-2", "worth": 5_000})
@@ -318,6 +330,7 @@ GUIDES = [
     Guide("functions", "changed", mails, {"allow": ["mail.*"]}),
     Guide("children", "audits", audits, may_fail=("unreachable",)),
     Guide("functions", "partial", books, {"allow": ["count_rows.*"]}),
+    Guide("functions", "granting", granted),
     Guide("approvals", "releases", releases),
     Guide("check-raise-ask-act", "restarts", restarts, {"allow": ["restart.call"]}),
     Guide("outputs", "orders", orders),

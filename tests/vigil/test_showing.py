@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from uuid import UUID
 
 import pytest
 
-from vigil.commands.episodes.show import _asked, what_to_do, would_have
+from vigil.commands.episodes.show import _asked, _budget, _what, what_to_do, would_have
 
 ID = UUID(int=7)
 SINCE = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -81,3 +82,20 @@ def test_what_a_dry_run_would_have_done_is_a_row_each():
         ("sent", "mail"),
     ]
     assert would_have(None, None) == []
+
+
+GRANT = {
+    "kind": "approval",
+    "tool_name": "budget",
+    "args_redacted": {"usd": "0.50"},
+    "result": {"resolution": "approved", "by": "ann", "plan": {"usd": "0.50", "turns": 3}},
+}
+
+
+def test_a_grant_is_told_with_who_gave_it_and_how_much():
+    assert _what(GRANT) == "granted by ann: usd=0.50, turns=3"
+
+
+def test_what_was_granted_belongs_to_the_budget_where_that_has_a_limit():
+    budget = {"turns": 0, "tokens": 9, "usd": "0.50"}
+    assert _budget({"budget": budget}, [GRANT, GRANT]) == {**budget, "usd": Decimal("1.50")}

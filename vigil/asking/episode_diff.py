@@ -20,6 +20,7 @@ from engine.functions.history import CHANGED
 from projections.episodes import is_whole, shown_result
 from streams.json import NOTHING, unraw
 from streams.model.events import (
+    GRANTED,
     EpisodeConverged,
     EpisodeOpened,
     EpisodeStarted,
@@ -135,7 +136,7 @@ class _Run:
         life = events[anew[-1] if anew else 0 :]  # guard: diff-of-last-life
         recorded = [event for event in life if isinstance(event, StepRecorded)]
         # guard: changes-not-diffed
-        steps = [each for each in recorded if not each.path.startswith(CHANGED)]
+        steps = [each for each in recorded if not each.path.startswith((CHANGED, GRANTED))]
         self.steps = {_place(each, n): each for n, each in enumerate(steps, start=1)}
         self.announced = [event for event in life if isinstance(event, StepAnnounced)]
         self.calls = sum(

@@ -25,6 +25,8 @@ from streams.model.events.definitions import (
 )
 from streams.model.events.episodes import (
     AGAIN,
+    GRANT_TOOL,
+    GRANTED,
     BlockReason,
     CallAgain,
     CheckpointSaved,

@@ -205,6 +205,15 @@ AGAIN: Final = ".0."
 """Separates the path of a call from the number of a pause or later attempt."""
 
 
+GRANTED: Final = "granted:"
+"""Begins the path of the step that has what people have granted beyond the budget; the number of
+the step follows. No call of the strategy has asked for it."""
+
+
+GRANT_TOOL: Final = "budget"
+"""What that step has as its tool."""
+
+
 Position: TypeAlias = tuple[tuple[int, int, int, str], ...]
 """Orders calls by where they were asked for."""
 
@@ -296,9 +305,18 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
 
     @property
     def is_turn(self) -> bool:
-        """Whether it counts for the budget: pauses, repeated attempts and ends of agents do not."""
+        """Whether it counts for the budget.
+
+        Pauses, repeated attempts, ends of agents and grants of people do not.
+        """
         # guard: attempts-are-no-turns
-        return AGAIN not in self.path and self.kind is not StepKind.AGENT
+        is_first = AGAIN not in self.path and self.kind is not StepKind.AGENT
+        return is_first and not self.is_grant  # guard: grant-is-no-turn
+
+    @property
+    def is_grant(self) -> bool:
+        """Whether it has what people have granted beyond the budget, or why they have not."""
+        return self.path.startswith(GRANTED)
 
     @property
     def turns(self) -> int:
@@ -391,6 +409,11 @@ class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
     """Whether branches wait for children, too: those that are announced."""
     wall_used_ms: int = 0
     """See `StepRecorded`."""
+
+    @property
+    def asks_for_grant(self) -> bool:
+        """Whether people are asked to grant more than the budget."""
+        return self.path.startswith(GRANTED)
 
 
 class Resolution(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 
 import pytest
@@ -14,13 +15,15 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
-from streams.model.events import EndStatus, StepAnnounced, StepKind, StepRecorded
+from engine.execution.driver import EpisodeTurns
+from streams.model.events import EndStatus, EpisodeBlocked, StepAnnounced, StepKind, StepRecorded
 from streams.model.money import Price
 from streams.model.triggers import Budget
 from tests.engine.agents.stage import Script, agent_of, classified, last_told
 from tests.engine.functions.stage import middle, resume
 from tests.engine.stage import (
     HAPPENED,
+    decide,
     lived,
     open_episode,
     opening,
@@ -50,10 +53,10 @@ def looking(*, settings=SHORT):
     return check
 
 
-def app_of(function, *, usd="0", **options):
+def app_of(function, *, usd="0", on_exhausted=None, **options):
     actor = Actor("worker")
     budget = Budget(turns=100, tokens=0, usd=Decimal(usd))
-    actor.expect("thing", function, on=event(HAPPENED), budget=budget)
+    actor.expect("thing", function, on=event(HAPPENED), budget=budget, on_exhausted=on_exhausted)
     return App(actors=[actor], **{"prices": {"function:mine": PRICE}, **options})
 
 
@@ -158,3 +161,47 @@ async def test_what_a_failed_request_has_cost_is_known_if_the_provider_has_refus
     life = await played(app_of(check, usd="10"))
     (request,) = requests(life)
     assert request.cost_usd == cost
+
+
+async def test_an_agent_that_may_spend_no_more_asks_people_and_goes_on_where_it_was():
+    ports, app = ports_in_memory(), app_of(looking(), usd="1.07", on_exhausted="ask")
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+        await decide(ports, episode_id)
+        life = await lived(ports, episode_id)
+    assert classified(life)["said"] == "high"
+    assert len(requests(life)) == 2
+    assert life.episode.granted.usd == Decimal("1.07")
+
+
+async def test_requests_under_way_end_before_people_are_asked():
+    is_refused, asked = asyncio.Event(), []
+
+    async def answer(messages, info):
+        asked.append(str(messages[0].parts[-1].content))
+        if len(asked) == 1:
+            await is_refused.wait()
+        return ModelResponse([TextPart("fine")])
+
+    agent = Agent(FunctionModel(answer, model_name="mine"), name="helper", model_settings=SHORT)
+
+    async def check(ctx, trigger):
+        said = await ctx.gather(*(ctx.agent(agent, f"number {each}") for each in (1, 2)))
+        return ConvergeResult(classification={"said": [each.output for each in said]})
+
+    def refused(self, exceeded):
+        is_refused.set()
+        return request_for(self, exceeded)
+
+    request_for = EpisodeTurns.request_for
+    ports, app = ports_in_memory(), app_of(check, usd="1.03", on_exhausted="ask")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EpisodeTurns, "request_for", refused)
+        async with running(app, ports):
+            episode_id = await open_episode(ports, app)
+            await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+            await decide(ports, episode_id)
+            life = await lived(ports, episode_id)
+    assert classified(life)["said"] == ["fine", "fine"]
+    assert sorted(asked) == ["number 1", "number 2"]

@@ -13,7 +13,7 @@ import typer
 from typer import Option
 
 from streams.clock import SystemClock
-from streams.model.events import BlockReason, EndStatus, Resolution, StepKind
+from streams.model.events import GRANT_TOOL, BlockReason, EndStatus, Resolution, StepKind
 from streams.model.money import dollars
 from streams.model.triggers import LogStrategy
 from vigil import options
@@ -282,7 +282,8 @@ def show(
 def print_episode(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
     """Print everything about one episode: what it is, what it waits for, what came of it."""
     children = _rows_in(row, "children")
-    told = columns.sheet(row, usual=USUAL, hidden=TOLD, first=_first(row, now), labels=LABELS)
+    first = _first({**row, "budget": _budget(row, steps)}, now)
+    told = columns.sheet(row, usual=USUAL, hidden=TOLD, first=first, labels=LABELS)
     show_sheet(f"episode {row['episode_id']}", told)
     block = row.get("waits_for")
     if isinstance(block, Mapping):
@@ -372,6 +373,22 @@ def _used(row: Row) -> str:
     return f"{of_turns}{plural}{models}, {running}"
 
 
+def _budget(row: Row, steps: Sequence[Row]) -> Mapping[str, Any]:
+    """Return the budget of an episode with what people have granted beyond it."""
+    budget = dict(_object(row["budget"]))
+    for limit, more in (each for step in steps for each in _granted(step).items()):
+        if budget.get(limit):  # What has no limit gets none.
+            whole = Decimal(str(budget[limit])) + Decimal(str(more))
+            budget[limit] = whole if limit == "usd" else int(whole)
+    return budget
+
+
+def _granted(step: Row) -> Mapping[str, Any]:
+    """Return what people have granted in a step: limit → how much more; nothing: it is no grant."""
+    is_grant = step["kind"] == StepKind.APPROVAL and step["tool_name"] == GRANT_TOOL
+    return _object(_object(step["result"]).get("plan")) if is_grant else {}
+
+
 def _of_finding(change: Row) -> Row:
     return {**change, "what": str(change["kind"]).removeprefix("finding_")}
 
@@ -407,8 +424,9 @@ def _what(row: Row) -> str:
             done = (f"{count} {WOULD_HAVE.get(do, do)}" for do, count in args.items())
             return f"findings: {', '.join(done)}" if args else "findings"
         case StepKind.APPROVAL if result.get("resolution"):
-            by = result.get("by")
-            return f"approval: {result['resolution']}{f' by {by}' if by else ''}"
+            by = f" by {result['by']}" if result.get("by") else ""
+            granted = tables.as_words(_granted(row))
+            return f"granted{by}: {granted}" if granted else f"approval: {result['resolution']}{by}"
         case StepKind.WAIT if args.get("ref"):
             return f"wait for {args['ref']}"
         case StepKind.WAIT if args.get("seconds"):
