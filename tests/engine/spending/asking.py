@@ -34,7 +34,7 @@ def answered_by(provider: Provider, patch: pytest.MonkeyPatch) -> None:
             return await take(self, action, mark, path=path, also=also)
         worst, cost = (Decimal(str(action.args[each])) for each in ("worst", "cost"))
 
-        async def make(key):
+        async def make(key, listener):
             await provider(self, path)
             return UnitOutcome(result=raw("answer"), cost_usd=cost)
 
