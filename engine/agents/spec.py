@@ -21,7 +21,7 @@ from pydantic_ai.settings import ModelSettings
 
 from engine.agents.toolset import Ask, StepToolset, toolset
 from engine.app.function_tool import FunctionTool
-from engine.app.tools import Risk
+from engine.app.tools import OfferedTool, Risk
 from engine.errors import BadDefinition
 from engine.validation import near, shown
 from streams.json import JsonObject
@@ -138,7 +138,7 @@ class DeclaredAgent:
     """Empty: it has none."""
     model: str
     """The name of its model, where that is looked up only as it runs; otherwise empty."""
-    tools: Sequence[FunctionTool[..., Any]]
+    tools: Sequence[FunctionTool[..., Any] | OfferedTool]
     """Those that the actor must have."""
     steps: Sequence[Callable[..., Any]]
     """Its tools that make steps themselves."""

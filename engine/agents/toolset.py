@@ -126,7 +126,7 @@ class StepToolset(AbstractToolset[Any]):
         return frozenset(name for each in self._tools.values() for name in each.tool.hidden)
 
     @property
-    def called(self) -> Sequence[FunctionTool[..., Any]]:
+    def called(self) -> Sequence[FunctionTool[..., Any] | OfferedTool]:
         """The tools that are called through the actor."""
         return [each.tool for each in self._tools.values() if each.makes_steps is None]
 
