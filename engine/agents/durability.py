@@ -7,7 +7,7 @@ model's answer: both are the same in a replay, in whatever order parallel calls 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Final
@@ -31,17 +31,20 @@ from pydantic_ai.durable_exec import (
     record_durable_unit,
 )
 from pydantic_ai.messages import (
-    AgentStreamEvent,
+    ModelMessage,
+    ModelResponse,
+    ModelResponseStreamEvent,
     PartDeltaEvent,
     PartStartEvent,
     TextPart,
     TextPartDelta,
     ToolCallPart,
 )
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
@@ -113,12 +116,6 @@ class AgentRun:
     listener: AnswerListener | None = None
     """Who hears the answer to the request that is under way; there is one at a time."""
 
-    async def hear(self, _: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
-        """Tell what a model answers to who listens, as it comes."""
-        async for event in events:
-            if self.listener is not None:
-                _tell(event, self.listener)
-
     def spent(self, taken: UnitResult) -> None:
         """Add what a unit has cost."""
         if taken.cost_usd is not None:
@@ -151,8 +148,8 @@ class AgentRun:
         ctx: RunContext[Any] | None,
     ) -> Unit:
         match operation_id:
-            case ModelRequestId(streaming=streams) if ctx is not None:
-                return self._request(body, cache_key, ctx, streams=streams)
+            case ModelRequestId() if ctx is not None:
+                return self._request(body, cache_key, ctx)
             case ToolsetCallToolId() if ctx is not None:
                 args = cache_key[1]
                 return Unit(
@@ -173,18 +170,14 @@ class AgentRun:
                 )
 
     def _request(
-        self,
-        body: Callable[[], Awaitable[object]],
-        cache_key: Sequence[Any],
-        ctx: RunContext[Any],
-        *,
-        streams: bool,
+        self, body: Callable[[], Awaitable[object]], cache_key: Sequence[Any], ctx: RunContext[Any]
     ) -> Unit:
         model_id, messages, settings, parameters, *_ = cache_key
         model = str(model_id or f"{ctx.model.system}:{ctx.model.model_name}")
         prompt = self.prompts.of(model, messages, settings, parameters)
         self.versions.append(prompt.version)
         given = (settings or {}).get("max_tokens")
+        streams = self.streams and can_stream(ctx.model)
 
         async def make(key: str, listener: AnswerListener | None) -> UnitOutcome:
             headers = (settings or {}).get(HEADERS)
@@ -253,29 +246,18 @@ class VigilDurability(BaseDurabilityCapability[Any]):
         },
     )
 
-    def __init__(
-        self, run: AgentRun, *, models: Mapping[str, Model] | None = None, streams: bool = False
-    ) -> None:
-        """Journal `run`, which may ask `models` beside the agent's own.
-
-        `streams`: whether they are asked to answer piece by piece.
-        """
-        # Whoever hears events has the library stream.
-        super().__init__(
-            name=run.name, models=models, event_stream_handler=run.hear if streams else None
-        )
+    def __init__(self, run: AgentRun, *, models: Mapping[str, Model] | None = None) -> None:
+        """Journal `run`, which may ask `models` beside the agent's own."""
+        super().__init__(name=run.name, models=models)
         self._run = run
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Return one that knows the model of the run, such as that of `Agent.override`."""
         agent, model = self.agent, ctx.model
-        if agent is None or not isinstance(model, Model):
+        if agent is None or not isinstance(model, Model) or model is agent.model:
             return self
-        streams = self._run.streams and can_stream(model)
-        if model is agent.model and not streams:
-            return self
-        known = {} if model is agent.model else {f"{model.system}:{model.model_name}": model}
-        return VigilDurability(self._run, models=known, streams=streams).for_agent(agent)
+        known = {f"{model.system}:{model.model_name}": model}
+        return VigilDurability(self._run, models=known).for_agent(agent)
 
     @property
     def in_durable_context(self) -> bool:
@@ -293,6 +275,12 @@ class VigilDurability(BaseDurabilityCapability[Any]):
     def get_default_conversation_id(self, run_id: str) -> str:
         """Return one that is the same in a replay."""
         return conversation_id_from_run_id(run_id)
+
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        """Return what asks `model` for its answer piece by piece, if people are to be told."""
+        if not self._run.streams or not can_stream(model):
+            return None
+        return StreamedModel(model, self._run)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any] | None:
         """Return the toolset with each of its parts journaled, or refuse one that would not be."""
@@ -322,7 +310,33 @@ async def outcome_of(
         return UnitOutcome(error_class=Unencodable.error_class, error_detail=str(error))
 
 
-def can_stream(model: Model) -> bool:
+class StreamedModel(WrapperModel):
+    """Asks a model for its answer piece by piece, tells who listens, and returns it whole.
+
+    It streams within the request that the library makes, and not by streams of the library's own:
+    those tell telemetry once more of a request that is only replayed.
+    """
+
+    def __init__(self, wrapped: Model, run: AgentRun) -> None:
+        super().__init__(wrapped)
+        self._run = run
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Return the whole answer."""
+        asking = self.wrapped.request_stream(messages, model_settings, model_request_parameters)
+        async with asking as answer:
+            async for event in answer:
+                if self._run.listener is not None:
+                    _tell(event, self._run.listener)
+        return answer.get()
+
+
+def can_stream(model: object) -> bool:
     """Return whether `model` can answer piece by piece; one that cannot answers in one piece."""
     match model:
         case WrapperModel(wrapped=wrapped):
@@ -331,11 +345,13 @@ def can_stream(model: Model) -> bool:
             return all(map(can_stream, models))
         case FunctionModel(stream_function=function):
             return function is not None
-        case _:
+        case Model():
             return type(model).request_stream is not Model.request_stream
+        case _:
+            return False
 
 
-def _tell(event: AgentStreamEvent, listener: AnswerListener) -> None:
+def _tell(event: ModelResponseStreamEvent, listener: AnswerListener) -> None:
     """Tell the text of an answer, and which tools it calls: people may not see all arguments."""
     match event:
         case (
