@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -176,6 +176,27 @@ class _Tracing:
     """Whether tracing is set up. Asking OpenTelemetry costs more than a step of an episode does."""
 
     is_on = False
+
+
+class AgentTelemetry(NamedTuple):
+    """What is told of agents."""
+
+    has_content: bool
+    """Whether prompts, answers, arguments and results are told, too."""
+
+
+class _Agents:
+    told: AgentTelemetry | None = None
+
+
+def tell_of_agents(*, has_content: bool) -> None:
+    """Have agents in this process told to whatever receives its traces and metrics."""
+    _Agents.told = AgentTelemetry(has_content)
+
+
+def agents_told() -> AgentTelemetry | None:
+    """Return what is told of agents; None: nothing, since nobody has asked for it."""
+    return _Agents.told
 
 
 def detect_tracing() -> None:

@@ -43,6 +43,7 @@ class Mutant(NamedTuple):
 
 
 FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
+AGENT_TELEMETRY: Final = "tests/engine/agents/test_genai.py"
 AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
 SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
 LOSSES: Final = "tests/streams/test_losses.py"
@@ -9841,6 +9842,25 @@ TABLE: Final[Sequence[Mutant]] = (
         "deltas: a listener that reads nothing keeps so many and no more",
         without("maxlen"),
         "tests/contracts/test_deltas.py",
+    ),
+    Mutant(
+        "content-told-on-demand",
+        "telemetry: prompts and answers are told only if somebody asks for them",
+        gives("True"),
+        AGENT_TELEMETRY,
+    ),
+    Mutant(
+        "own-instrumentation-stands",
+        "telemetry: an agent that says itself what it tells is left as it is",
+        becomes("""if asked is None:
+    return []"""),
+        AGENT_TELEMETRY,
+    ),
+    Mutant(
+        "trace-goes-on-after-crash",
+        "telemetry: who takes an episode over goes on with its trace",
+        returns('""'),
+        AGENT_TELEMETRY,
     ),
     Mutant(
         "agent-repeats-alone",

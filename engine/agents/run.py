@@ -23,6 +23,7 @@ from pydantic_ai.tools import (
 )
 
 from engine.agents.durability import HEADERS, AgentRun, VigilDurability
+from engine.agents.genai import instrumentation
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_in_answer
 from engine.agents.plans.edits import AskedCall, changed_arguments, restored, shown_plan
@@ -164,7 +165,7 @@ async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the
             message_history=asked.message_history,
             usage_limits=_limits(asked.budget),
             model_settings=_settings_of(asked.agent),
-            capabilities=[VigilDurability(run)],
+            capabilities=[*instrumentation(asked.agent), VigilDurability(run)],
             infer_name=False,
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, Final, TypeAlias
@@ -117,6 +118,16 @@ class CommandContext:
     records: Sequence[Recorded]
 
 
+def _span(trace: str) -> AbstractContextManager[object]:
+    return telemetry.span("episode", context_of(trace))
+
+
+def _trace_of(records: Sequence[Recorded]) -> str:
+    """Return the trace of an episode: who asks for its recovery knows none."""
+    # guard: trace-goes-on-after-crash
+    return records[-1].commit.trace if records else ""
+
+
 @dataclass
 class CommandConsumer(ABC):
     """Handles one queue of commands to one actor's episodes, on one node."""
@@ -143,7 +154,7 @@ class CommandConsumer(ABC):
                 return await delivery.term(content.reason)
             with (
                 bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
-                telemetry.span("episode", context_of(delivery.trace)),
+                _span(delivery.trace) if delivery.trace else nullcontext(),
             ):
                 await self._answer_command(delivery, content)
         except Unavailable as error:
@@ -157,7 +168,9 @@ class CommandConsumer(ABC):
             ctx = await self._ctx(delivery, command)
         except CannotRun as refusal:
             return await self._refuse(delivery, command, refusal.hindrance)
-        if not await self._follow(ctx):
+        with nullcontext() if delivery.trace else _span(_trace_of(ctx.records)):
+            is_done = await self._follow(ctx)
+        if not is_done:
             await hand_back(delivery)
         return None
 

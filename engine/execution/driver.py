@@ -235,6 +235,7 @@ class EpisodeTurns:
         cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
         key, prices = self._call_context(unit.mark, path).idempotency_key, self.spending.prices
         performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms, prices=prices)
+        self.executor.measure(performed)
         await self.keep(performed)
         if is_reserved:
             await self._settle(performed)

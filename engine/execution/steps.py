@@ -183,6 +183,13 @@ class StepExecutor:
         telemetry.step_duration.record(took_s, {**self._labels, "kind": performed.kind})
         return replace(performed, cost_ms=round(took_s * 1000))
 
+    def measure(self, made: Performed) -> None:
+        """Measure what an agent has made, which nobody performs here."""
+        telemetry.step_duration.record(made.cost_ms / 1000, {**self._labels, "kind": made.kind})
+        if made.cost_tokens:
+            used = {"input": made.input_tokens, "output": made.output_tokens}
+            self._count_tokens(used, model=made.model)
+
     def asked(self, action: Step) -> Performed:
         """Return the step of `action` without what it brings back."""
         mark = fingerprint(action)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,3 +115,31 @@ def test_a_disabled_sdk_stays_off():
     telemetry.export(
         {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "no_such_exporter"}, node="n1"
     )
+
+
+EXPORTS = """
+import json, sys
+from engine.telemetry import agents_told
+from vigil.serving import telemetry
+telemetry.export(json.loads(sys.argv[1]), node="n1")
+print(agents_told())
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({}, "None"),
+        ({"OTEL_TRACES_EXPORTER": "console"}, "AgentTelemetry(has_content=False)"),
+        (
+            {"OTEL_TRACES_EXPORTER": "console", telemetry.CONTENT: "TRUE"},
+            "AgentTelemetry(has_content=True)",
+        ),
+        ({telemetry.CONTENT: "true"}, "None"),
+    ],
+)
+def test_agents_are_told_where_telemetry_is_exported_and_texts_on_demand(environ, told):
+    """In a process of its own: a provider is installed for good."""
+    words = [sys.executable, "-c", EXPORTS, json.dumps(environ)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == told, done.stderr

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from structlog.typing import EventDict, Processor
 
+from engine.telemetry import tell_of_agents
 from vigil.errors import Mistake
 
 _OTLP_ENDPOINTS: Final = {
@@ -29,6 +30,13 @@ _OTLP_ENDPOINTS: Final = {
 
 _OTLP_BY_PROTOCOL: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 """How the exporters' packages call themselves, by the value of `OTEL_EXPORTER_OTLP_PROTOCOL`."""
+
+CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""Asks for the texts of what agents ask, answer and call; OpenTelemetry's own instrumentations
+follow this variable, too."""
+
+CONTENT_ASKED: Final = frozenset({"true", "span_only", "span_and_event"})
+"""Its values that ask for texts in spans."""
 
 _SHARED: Final = (
     structlog.contextvars.merge_contextvars,
@@ -88,6 +96,7 @@ def export(environ: Mapping[str, str], *, node: str) -> None:
     asked = {signal: exporter_names(signal, environ) for signal in _OTLP_ENDPOINTS}
     if any(asked.values()):
         install(asked, node=node)
+        tell_of_agents(has_content=environ.get(CONTENT, "").lower() in CONTENT_ASKED)
 
 
 def exporter_names(signal: str, environ: Mapping[str, str]) -> list[str]:
