@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.markers import MARKED, NAME, ROOT, markers
 from tests.mutants import TABLE
 from tests.mutation import faults
 from tests.mutators import PART
 
 
+@pytest.mark.timeout(600)  # It computes for half a minute.
 def test_every_mutant_changes_what_its_marker_marks_and_nothing_it_does_breaks_the_file():
     assert faults() == []
 
