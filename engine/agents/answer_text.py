@@ -1,4 +1,4 @@
-"""What a model has answered, in words for people. Pure."""
+"""What a model has answered, as people may see it, and in words for them. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from streams.json import UNDECODABLE
+from engine.app.function_tool import without_values
+from engine.secrets import HIDDEN
+from streams.json import UNDECODABLE, JsonObject
 
 
 def calls_of(answer: object) -> Sequence[str]:
@@ -22,6 +24,18 @@ def texts_of(answer: object) -> Sequence[str]:
 def answer_text(answer: object) -> str:
     """Return the texts of a recorded answer, and the calls that it asks for, on one line."""
     return ", ".join([*map(repr, texts_of(answer)), *calls_of(answer)]) or "nothing"
+
+
+def without_hidden(part: JsonObject, hidden: frozenset[str]) -> JsonObject:
+    """Return a part of an answer without the values of the arguments `hidden`."""
+    args = part.get("args")
+    if not hidden or not args:
+        return part
+    try:
+        said = msgspec.json.decode(args) if isinstance(args, str) else args
+    except msgspec.DecodeError:  # The model is told; nobody knows what is in it.
+        return {**part, "args": HIDDEN}
+    return {**part, "args": without_values(said, hidden)}  # guard: model-arguments-redacted
 
 
 def _parts(answer: object, kind: str) -> Iterator[Mapping[str, object]]:

@@ -49,6 +49,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunCont
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
 
+from engine.agents.answer_text import without_hidden
 from engine.agents.digests import Prompt, Prompts, digest
 from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_in_answer
@@ -63,9 +64,7 @@ from engine.agents.unit import (
     UnitResult,
 )
 from engine.app.actions import Retries
-from engine.app.function_tool import without_values
 from engine.errors import CRASH, EpisodeFailed, InvalidAction, Unencodable
-from engine.secrets import HIDDEN
 from engine.usercode.call import call
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import StepKind
@@ -384,7 +383,7 @@ def _answered(payload: dict[str, Any], hidden: frozenset[str]) -> UnitOutcome:
     parts = [_given(part) for part in payload["parts"]]
     said = {**_given(payload), "parts": parts, "usage": _given(used)}
     said.pop("timestamp", None)  # The commit has the time.
-    shown = {**said, "parts": [_without_secrets(part, hidden) for part in parts]}
+    shown = {**said, "parts": [without_hidden(part, hidden) for part in parts]}
     return UnitOutcome(
         result=raw(said),
         shown=NOTHING if shown == said else raw(shown),
@@ -404,17 +403,6 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
     """
     kept = fields.items()
     return {name: each for name, each in kept if each or each is False or name == "content"}
-
-
-def _without_secrets(part: dict[str, Any], hidden: frozenset[str]) -> dict[str, Any]:
-    args = part.get("args")
-    if not hidden or not args:
-        return part
-    try:
-        said = msgspec.json.decode(args) if isinstance(args, str) else args
-    except msgspec.DecodeError:  # The model is told; nobody knows what is in it.
-        return {**part, "args": HIDDEN}
-    return {**part, "args": without_values(said, hidden)}  # guard: model-arguments-redacted
 
 
 def _decimal(cost: object) -> Decimal | None:
