@@ -18,6 +18,7 @@ EngineError
 │   └── ReplayDiffers      it takes another way than it did park it until other code is there
 ├── CallFailed             a call of a function failed       catch it, or let the episode fail
 │   └── CallTimeout        its own timeout cut the call off  the same
+├── PromptNotKept          nobody knows what was asked       look at another step; do not retry
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
 └── StrategyError          user code broke the contract     the episode fails with its class
     ├── BadInput           a workflow's function raised, or returned no valid input
@@ -266,6 +267,10 @@ class CallTimeout(CallFailed, TimeoutError):
 
 class Interrupted(BaseException):
     """Ends a function that must not go on here. Not an `Exception`, so that no user catches it."""
+
+
+class PromptNotKept(EngineError):
+    """What a model was asked is not known, or may not be shown: look at another step."""
 
 
 class BadHistory(EngineError, ValueError):

@@ -92,6 +92,7 @@ CHILDREN: Final = "tests/engine/functions/test_children.py"
 CALLS_TOGETHER: Final = "tests/engine/agents/test_calls_together.py"
 PLANS: Final = "tests/engine/agents/test_plans.py"
 MODELS: Final = "tests/engine/agents/test_model.py"
+PROMPTS: Final = "tests/engine/agents/test_prompts.py"
 MODEL_SERVER: Final = "tests/testing/test_model_server.py"
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
 ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
@@ -9755,6 +9756,57 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: a repeated request waits as long as the provider says",
         gives("0.0"),
         "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
+        "kept-prompt-hides-secrets",
+        "prompts: what an agent's tools hide is hidden wherever it is said",
+        gives("said"),
+        PROMPTS,
+    ),
+    Mutant(
+        "kept-prompt-hides-calls",
+        "prompts: what tools hide of the calls of a tool of steps is hidden",
+        never,
+        PROMPTS,
+    ),
+    Mutant(
+        "cut-result-hides-values",
+        "prompts: a part of a result is kept without what its tool hides",
+        never,
+        PROMPTS,
+    ),
+    Mutant(
+        "prompt-of-full-debug-only",
+        "prompts: they are told of episodes under full_debug alone",
+        never,
+        PROMPTS,
+    ),
+    Mutant(
+        "prompt-hides-results",
+        "prompts: a result of which people may see nothing is not told in them",
+        never,
+        PROMPTS,
+    ),
+    Mutant(
+        "kept-prompt-redacted",
+        "prompts: their messages are recorded under full_debug alone",
+        dropped,
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant("kept-agent-max", "prompts: a large agent is not kept", never, PROMPTS),
+    Mutant("kept-messages-max", "prompts: large messages are not kept", never, PROMPTS),
+    Mutant("keys-not-kept", "prompts: headers and keys are not kept", always, PROMPTS),
+    Mutant(
+        "lasting-object-put-once",
+        "objects: one that is named often is put once",
+        never,
+        "tests/engine/runtime/test_objects.py",
+    ),
+    Mutant(
+        "lasting-object-put-again",
+        "objects: one that is named still is put again before its time is over",
+        gives("put_s is None"),
+        "tests/engine/runtime/test_objects.py",
     ),
     Mutant(
         "dry-run-agent-tools",

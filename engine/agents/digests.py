@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_core import to_jsonable_python
@@ -56,7 +57,7 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def digest(value: object) -> str:
     """Return a short digest of what JSON has of `value`, without what is volatile."""
-    said = json.dumps(_steady(_jsonable(value)), sort_keys=True, ensure_ascii=False)
+    said = json.dumps(_steady(jsonable(value)), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(said.encode()).hexdigest()[:DIGITS]
 
 
@@ -75,19 +76,15 @@ class Prompts:
     ) -> Prompt:
         """Return the digests of one request."""
         said = list(messages)
-        tools = [*parameters.function_tools, *parameters.output_tools, *parameters.native_tools]
         chain = hashlib.sha256()
-        for each in said:
-            chain.update(self._of_message(each).encode())
-        instructions = [getattr(each, "instructions", None) for each in said]
-        return Prompt(
-            model=model,
-            settings=digest(settings),
-            tools=digest(tools),
-            instructions=digest(next((each for each in reversed(instructions) if each), "")),
-            length=len(said),
-            history=chain.hexdigest()[:DIGITS],
-        )
+        for each in self.digests(said):
+            chain.update(each.encode())
+        agent = without_messages(model, instructions_of(said), settings, parameters)
+        return replace(agent, length=len(said), history=chain.hexdigest()[:DIGITS])
+
+    def digests(self, messages: Iterable[ModelMessage]) -> Sequence[str]:
+        """Return a digest of each message."""
+        return [self._of_message(each) for each in messages]
 
     def _of_message(self, message: ModelMessage) -> str:
         known = self._known.get(id(message))
@@ -96,7 +93,27 @@ class Prompts:
         return known[1]
 
 
-def _jsonable(value: object) -> Any:  # noqa: ANN401 - any JSON value
+def without_messages(
+    model: str, instructions: str, settings: object, parameters: ModelRequestParameters
+) -> Prompt:
+    """Return the digests of the agent that makes a request."""
+    tools = [*parameters.function_tools, *parameters.output_tools, *parameters.native_tools]
+    return Prompt(
+        model=model,
+        settings=digest(settings),
+        tools=digest(tools),
+        instructions=digest(instructions),
+    )
+
+
+def instructions_of(messages: Sequence[ModelMessage]) -> str:
+    """Return the instructions of a request, which the newest message has that has any."""
+    said = (getattr(each, "instructions", None) for each in reversed(messages))
+    return next((each for each in said if each), "")
+
+
+def jsonable(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what JSON has of `value`; of anything else in it, the name of its type."""
     return to_jsonable_python(value, fallback=lambda other: type(other).__qualname__)
 
 

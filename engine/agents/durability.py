@@ -7,6 +7,7 @@ model's answer: both are the same in a replay, in whatever order parallel calls 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -50,14 +51,17 @@ from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
 
 from engine.agents.answer_text import without_hidden
-from engine.agents.digests import Prompt, Prompts, digest
+from engine.agents.digests import Prompt, Prompts, digest, instructions_of
 from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_in_answer
+from engine.agents.prompts.conversation import RESULT, Brought, Conversation
+from engine.agents.prompts.versions import version_of
 from engine.agents.toolset import StepToolset
 from engine.agents.unit import (
     AnswerListener,
     OnChange,
     Parts,
+    PromptToKeep,
     RequestSize,
     Unit,
     UnitOutcome,
@@ -106,6 +110,8 @@ class AgentRun:
     hidden: frozenset[str] = frozenset()
     """Names of arguments whose values nobody may see."""
     prompts: Prompts = field(default_factory=Prompts)
+    model: Model | None = None
+    """The one that is asked, once the run has begun."""
     versions: list[str] = field(default_factory=list)
     """The version of the agent, once it has asked its model."""
     cost_usd: Decimal | None = None
@@ -114,6 +120,13 @@ class AgentRun:
     """Whether its models are asked to answer piece by piece."""
     listener: AnswerListener | None = None
     """Who hears the answer to the request that is under way; there is one at a time."""
+    _calls: Counter[str] = field(default_factory=Counter)
+    """How many calls each part has made."""
+    _versions: dict[str, msgspec.Raw | None] = field(default_factory=dict)
+    """The agent as it asks, by its version."""
+
+    def __post_init__(self) -> None:
+        self.conversation = Conversation(self.hidden)
 
     def spent(self, taken: UnitResult) -> None:
         """Add what a unit has cost."""
@@ -130,14 +143,23 @@ class AgentRun:
         if isinstance(operation_id, EventStreamHandlerId):
             return await body()  # It is only told what a unit is doing.
         ctx = next((each for each in cache_key if isinstance(each, RunContext)), None)
+        part = _part(operation_id, ctx)
+        self._calls[part] += 1
+        place = f"{part}.{self._calls[part]}"
         unit = self._unit(operation_id, body, cache_key, ctx)
-        async with self.parts.enter(_part(operation_id, ctx)):
+        async with self.parts.enter(part):
             taken = await self.parts.unit(unit)
         record_durable_unit(executed=taken.is_new)
         self.spent(taken)
         if taken.error_class:
             raise raised_again(taken.error_class, taken.error_detail, taken.result)
-        return unraw(taken.result)
+        result = unraw(taken.result)
+        if unit.kind is StepKind.MODEL_REQUEST:
+            self.conversation.answered(result, place)
+        elif ctx is not None and ctx.tool_call_id and isinstance(result, dict) and RESULT in result:
+            found = Brought(place, result[RESULT], within=RESULT)
+            self.conversation.brought[ctx.tool_call_id] = found
+        return result
 
     def _unit(
         self,
@@ -175,6 +197,18 @@ class AgentRun:
         model = str(model_id or f"{ctx.model.system}:{ctx.model.model_name}")
         prompt = self.prompts.of(model, messages, settings, parameters)
         self.versions.append(prompt.version)
+        after = self.conversation.known(self.prompts.digests(messages))
+        new = [*messages[after:]]
+
+        def kept() -> PromptToKeep:
+            if prompt.version not in self._versions:
+                said = instructions_of(messages)
+                version = version_of(prompt, self.model, settings, parameters, said)
+                self._versions[prompt.version] = _json_of(version)
+            shown = _json_of(self.conversation.kept(new))
+            agent = self._versions[prompt.version]
+            return PromptToKeep(agent=agent, after=after, messages=shown)
+
         given = (settings or {}).get("max_tokens")
         streams = self.streams and can_stream(ctx.model)
 
@@ -203,6 +237,7 @@ class AgentRun:
             retries=self.retries,
             stands=self.on_change == "go_on",
             told=lambda args: prompt.difference(msgspec.json.decode(args, type=Prompt)),
+            kept=kept if self.parts.shows_prompts else None,
         )
 
 
@@ -253,6 +288,7 @@ class VigilDurability(BaseDurabilityCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Return one that knows the model of the run, such as that of `Agent.override`."""
         agent, model = self.agent, ctx.model
+        self._run.model = model if isinstance(model, Model) else None
         if agent is None or not isinstance(model, Model) or model is agent.model:
             return self
         known = {f"{model.system}:{model.model_name}": model}
@@ -424,6 +460,14 @@ def _part(operation_id: DurableOperationId, ctx: RunContext[Any] | None) -> str:
             return f"v{place_in_answer(ctx)}"
         case _:
             return f"x{step}-{digest([repr(operation_id)])}"
+
+
+def _json_of(value: object) -> msgspec.Raw | None:
+    """Return a value that is kept for people as JSON; None: it is none."""
+    try:
+        return raw(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def _shown(args: object) -> msgspec.Raw:

@@ -128,7 +128,7 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
         hidden=hidden,
         streams=asked.stream,
     )
-    RUNNING.set(RunningAgent(parts, ctx))
+    RUNNING.set(RunningAgent(parts, ctx, run.conversation.brought))
     try:
         result = await call(_result, run, asked)
         said = recorded(

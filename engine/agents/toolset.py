@@ -22,8 +22,9 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from engine.agents.cuts import WHOLE, Cut
 from engine.agents.model_errors import UnitFailed
 from engine.agents.places import place_in_answer
+from engine.agents.prompts.conversation import Brought
 from engine.agents.unit import Parts
-from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool
+from engine.app.function_tool import INVALID_ARGUMENTS, FunctionTool, tool, without_values
 from engine.app.strategy import IN_STRATEGY
 from engine.app.tools import RISKS, OfferedTool, Risk
 from engine.errors import CallFailed, EpisodeFailed, InvalidAction, Unencodable
@@ -63,6 +64,8 @@ class RunningAgent:
     parts: Parts
     ctx: StepContext
     """That of the episode."""
+    brought: dict[str, Brought]
+    """What tools have brought, by the ids of their calls."""
 
 
 RUNNING: Final[ContextVar[RunningAgent]] = ContextVar("running_agent")
@@ -170,11 +173,15 @@ class StepToolset(AbstractToolset[Any]):
             raise InvalidAction(f"{name}: its agent is not run by ctx.agent(…)")
         parts = running.parts
         before = parts.recorded
-        async with parts.enter(f"t{place_in_answer(ctx)}"):
+        place = f"t{place_in_answer(ctx)}"
+        async with parts.enter(place):
             try:
                 if called.makes_steps is None:
                     asked = f"{called.tool.capability}.{called.tool.action}"
-                    return called.cut.of(await running.ctx.call(asked, **tool_args))
+                    result = await running.ctx.call(asked, **tool_args)
+                    found = _brought(called, result, f"{place}.1")
+                    running.brought[ctx.tool_call_id or ""] = found
+                    return found.result
                 return _read(called, await _in_strategy(called, running.ctx, tool_args))
             except CallFailed as failed:
                 if failed.error_class in MISTAKES:
@@ -185,6 +192,17 @@ class StepToolset(AbstractToolset[Any]):
                 raise exceptions.ToolFailed(told) from failed
             finally:  # Otherwise telemetry is told again of what is only replayed.
                 record_durable_unit(executed=parts.recorded > before)
+
+
+def _brought(called: StepTool, result: object, place: str) -> Brought:
+    """Return what the model reads of `result`, which is recorded at `place`."""
+    read = called.cut.of(result)
+    if read is result:
+        return Brought(place, result)
+    shown = None
+    if called.tool.hidden:  # guard: cut-result-hides-values
+        shown = called.cut.of(without_values(result, called.tool.hidden))
+    return Brought(place, read, is_whole=False, shown=shown)
 
 
 async def _in_strategy(called: StepTool, ctx: StepContext, args: dict[str, Any]) -> object:

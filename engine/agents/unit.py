@@ -15,6 +15,15 @@ from engine.app.actions import Retries
 from streams.json import NOTHING
 from streams.model.events import StepKind
 
+AGENT_BYTES_MAX: Final = 1024 * 1024
+"""Most bytes of JSON of an agent that are kept: its instructions, tools and settings."""
+
+MESSAGES_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Most bytes of JSON of the messages of a request that are kept, as of a result of a tool."""
+
+MESSAGES_HERE_BYTES_MAX: Final = 16 * 1024
+"""Most bytes of JSON of messages in the journal; larger ones are in the object store."""
+
 MODEL_RETRIES: Final = Retries(attempts_max=6, first_s=1.0, most_s=60.0)
 """How often a request to a model is repeated: after 1, 2, 4, 8 and 16 s, about half a minute."""
 
@@ -71,6 +80,19 @@ class AnswerListener(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PromptToKeep:
+    """What is to be kept of a request to a model, before it is recorded."""
+
+    agent: msgspec.Raw | None
+    """An `AgentVersion`: the same for all requests that the agent makes so. None: it is no JSON."""
+    after: int
+    """How many of the messages of the request before are at its beginning."""
+    messages: msgspec.Raw | None
+    """Those that follow, without what the agent's tools hide. None: people may not see them, or
+    they are no JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Unit:
     """Something that an agent does once: a request to its model, or a call of a tool of its own."""
 
@@ -96,6 +118,8 @@ class Unit:
     """Whether a record stands for it that was made for another request."""
     told: Callable[[msgspec.Raw], str] | None = None
     """Returns how it differs from a record with these `args`."""
+    kept: Callable[[], PromptToKeep] | None = None
+    """Returns what is to be kept of it; None: nothing is."""
 
 
 class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +145,10 @@ class Parts(Protocol):
     @property
     def recorded(self) -> int:
         """How many steps of the function this node has made and recorded by now."""
+
+    @property
+    def shows_prompts(self) -> bool:
+        """Whether people may see what its model is asked."""
 
     def enter(self, name: str) -> AbstractAsyncContextManager[None]:
         """Have the current task make its calls as part `name` of the agent, for a while."""

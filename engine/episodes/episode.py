@@ -33,6 +33,7 @@ from streams.model.events import (
     EpisodeOpened,
     EpisodeResolved,
     EpisodeStarted,
+    KeptPrompt,
     Parked,
     Resolution,
     StepAnnounced,
@@ -92,6 +93,7 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: float = 0.0
     stored: StoredResult | None = None
     child: ChildEnd | None = None
+    prompt: KeptPrompt | None = None
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,9 @@ ANSWER_BYTES_MAX: Final[Mapping[LogStrategy, int]] = {
 
 def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
     """Return `step` without what people may not see under `strategy`; its result is kept."""
+    if step.prompt is not None and strategy is not LogStrategy.FULL_DEBUG:
+        # guard: kept-prompt-redacted
+        step = replace(step, prompt=replace(step.prompt, messages=None))
     match strategy:
         case LogStrategy.NONE | LogStrategy.SUMMARY_ONLY:
             # guard: quiet-strategy-hides-results

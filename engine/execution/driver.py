@@ -16,7 +16,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.agents.unit import RequestSize, Unit, UnitOutcome
+from engine.agents.unit import (
+    AGENT_BYTES_MAX,
+    MESSAGES_BYTES_MAX,
+    MESSAGES_HERE_BYTES_MAX,
+    RequestSize,
+    Unit,
+    UnitOutcome,
+)
 from engine.app.actions import (
     Pause,
     ReportFindings,
@@ -69,7 +76,7 @@ from engine.functions.begin import begin
 from engine.functions.history import History, history_of
 from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, Rest, StrategyRun
-from engine.secrets import without
+from engine.secrets import hide, without
 from engine.spending.episode import EpisodeSpending
 from engine.spending.prices import Prices
 from engine.usercode.call import call, in_text
@@ -80,9 +87,11 @@ from engine.waits import answer as answers
 from engine.waits import grant, parked
 from engine.waits import wait as blocking
 from engine.waits.approval import request_of
-from streams.json import NOTHING
+from streams.json import NOTHING, raw, unraw
 from streams.model.events import (
     EpisodeConverged,
+    KeptJson,
+    KeptPrompt,
     StepAnnounced,
     StepKind,
     StoredResult,
@@ -229,6 +238,7 @@ class EpisodeTurns:
             await self.barrier()
         sizes = () if unit.size is None else (unit.size,)
         is_reserved = await self._reserve(sizes, unit.mark, path=path, agent=unit.name)
+        kept = await self.wall.paused_while(partial(self._kept, unit))
         self.attempt.claim.check()
         started_s = self.clock.monotonic_s()
         made = await self._made(unit, path)
@@ -236,7 +246,7 @@ class EpisodeTurns:
         key, prices = self._call_context(unit.mark, path).idempotency_key, self.spending.prices
         performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms, prices=prices)
         self.executor.measure(performed)
-        await self.keep(performed)
+        await self.keep(replace(performed, prompt=kept))
         if is_reserved:
             await self._settle(performed)
         return performed
@@ -248,6 +258,29 @@ class EpisodeTurns:
         """
         is_large = len(memoryview(performed.result)) > KEPT_BYTES_MAX  # guard: journal-result-max
         self.record(await self._stored(performed) if is_large else performed, *also)
+
+    async def _kept(self, unit: Unit) -> KeptPrompt | None:
+        """Put what is to be kept of a request where it is kept, and return where that is."""
+        if unit.kept is None:
+            return None
+        kept = await call(unit.kept)
+        messages = None if kept.messages is None else await self._kept_messages(kept.messages)
+        data = b"" if kept.agent is None else bytes(kept.agent)
+        if not 0 < len(data) <= AGENT_BYTES_MAX:  # guard: kept-agent-max
+            return KeptPrompt(after=kept.after, messages=messages)
+        stored = StoredResult(digest=await self.context.lasting.put(data), size_bytes=len(data))
+        return KeptPrompt(agent=KeptJson(stored=stored), after=kept.after, messages=messages)
+
+    async def _kept_messages(self, messages: msgspec.Raw) -> KeptJson | None:
+        secrets = self.executor.hidden
+        # guard: kept-prompt-hides-calls
+        shown = raw(hide(unraw(messages), secrets)) if secrets else messages
+        size = len(memoryview(shown))
+        if size <= MESSAGES_HERE_BYTES_MAX:
+            return KeptJson(json=shown)
+        if size > MESSAGES_BYTES_MAX:  # guard: kept-messages-max
+            return None
+        return KeptJson(stored=await results.store(self.context.ports.objects, shown))
 
     async def _reserve(
         self, sizes: Sequence[RequestSize], mark: str, *, path: str, agent: str = ""

@@ -21,7 +21,8 @@ from engine.functions.branch import Branch, entered
 from engine.functions.place import place_of_call
 from engine.functions.run import StrategyRun, Taken
 from streams.json import raw
-from streams.model.events import StepKind
+from streams.model.events import EpisodeOpened, StepKind
+from streams.model.triggers import LogStrategy
 
 MISSING: Final = 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"'
 
@@ -43,6 +44,8 @@ class AgentParts:
     episode_id: str
     path: str
     origin: str
+    shows_prompts: bool
+    """Whether people may see what its model is asked."""
     _branches: dict[str, Branch] = field(default_factory=dict)
 
     @property
@@ -125,12 +128,13 @@ def problem_of_agent(agent: object, prompt: object, on_change: object) -> str:
     return ""
 
 
-async def run_recorded(run: StrategyRun, ctx: object, asked: Any, *, episode_id: str) -> Taken:  # noqa: ANN401
+async def run_recorded(run: StrategyRun, ctx: object, asked: Any, opened: EpisodeOpened) -> Taken:  # noqa: ANN401
     """Return how the run of an agent has ended, as recorded or after it was run."""
+    shows_prompts = opened.log_strategy is LogStrategy.FULL_DEBUG
     origin = place_of_call()
 
     async def work(activity: AgentActivity, path: str) -> Performed:
-        parts = AgentParts(run, activity, episode_id, path, origin)
+        parts = AgentParts(run, activity, opened.episode_id, path, origin, shows_prompts)
         made = await agents().run_agent(parts, ctx, asked)
         return Performed(
             kind=StepKind.AGENT,

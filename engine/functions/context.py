@@ -504,7 +504,7 @@ class FunctionContext(Gathers):
             on_change=on_change,
             stream=stream,
         )
-        taken = await run_recorded(self._run, self, asked, episode_id=self.episode_id)
+        taken = await run_recorded(self._run, self, asked, self._opened)
         if taken.error_class == CALL_TIMEOUT:
             raise CallTimeout(taken.error_detail)
         if taken.error_class:

@@ -15,6 +15,7 @@ from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
+from engine.runtime.objects import LastingObjects
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
@@ -78,6 +79,11 @@ class ActorContext(NodeContext):
         tools = (*tool_texts(self.app.tools), *tool_texts(self.actor.tools))
         expectations = self.actor.expectations.items()
         return {name: digest_of((each.code, *tools)) for name, each in expectations}
+
+    @cached_property
+    def lasting(self) -> LastingObjects:
+        """Puts into the object store what is named again and again."""
+        return LastingObjects(self.ports.objects, self.clock)
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
         """Return this context with the actor as it was when an episode was opened."""

@@ -6,10 +6,16 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
+from engine.agents.prompts.version import AgentVersion
+from engine.episodes import results
 from engine.operations.decide_request import ApprovalTarget
 from streams.clock import SystemClock
+from streams.json import raw
 from streams.model.deltas import Delta, DeltaEnd
+from streams.model.events import KeptJson, KeptPrompt, StepKind, StepRecorded
+from streams.model.triggers import LogStrategy
 from streams.model.waits import OnExpiry
 from tests.client.happened import happened, lived
 from tests.projections import lives
@@ -101,6 +107,38 @@ async def test_a_tail_that_shows_no_answers_has_no_deltas(ports, pool, client):
         await wait_projected(ports, pool)
         rows = client.episodes.tail(id_, strategy="summary_only", deltas=True)
         assert [each["kind"] async for each in rows] == ["episode_finished"]
+
+
+async def test_what_a_model_was_asked_is_told_under_full_debug_alone(ports, pool, client):
+    version = AgentVersion(model="openai:gpt-5", instructions="be brief")
+    stored = await results.store(ports.objects, raw(version))
+    said = [{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "why?"}]}]
+    kept = KeptPrompt(agent=KeptJson(stored=stored), messages=KeptJson(json=raw(said)))
+    asked = StepRecorded(
+        step_no=1,
+        kind=StepKind.MODEL_REQUEST,
+        fingerprint="f",
+        agent="triage:5c1f",
+        path="1.m1.1",
+        prompt=kept,
+    )
+    id_ = await lived(ports, 1, lives.started(), asked, lives.recorded(2))
+    lost = replace(asked, prompt=replace(kept, agent=KeptJson(stored=replace(stored, digest="0"))))
+    other = await lived(ports, 2, lives.started(), lost)
+    found = await client.episodes.prompt(id_, 1)
+    assert (found.episode_id, found.agent, found.model) == (id_, "triage:5c1f", "openai:gpt-5")
+    assert (found.instructions, found.messages) == ("be brief", tuple(said))
+    with pytest.raises(NotFound, match="no step 7"):
+        await client.episodes.prompt(id_, 7)
+    with pytest.raises(Trouble, match="step 2 is tool_call, not model_request"):
+        await client.episodes.prompt(id_, 2)
+    with pytest.raises(Trouble, match="is gone"):
+        await client.episodes.prompt(other, 1)
+    opened = replace(lives.opened(3), log_strategy=LogStrategy.TIMELINE)
+    hidden = opened.episode_id
+    await happened(ports, ports.stack.episode(hidden), opened, lives.started(), asked)
+    with pytest.raises(Trouble, match="its log strategy is timeline: what models are asked is"):
+        await client.episodes.prompt(hidden, 1)
 
 
 async def test_an_episode_that_sleeps_is_shown_with_the_end_of_its_sleep(ports, pool, client):

@@ -14,6 +14,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -51,6 +52,7 @@ from vigil.errors import Mistake, NotFound, Trouble
 from vigil.settings import WAIT_S
 
 if TYPE_CHECKING:
+    from engine.agents.prompts.asked import ModelPrompt
     from engine.app.actor import Logging
     from engine.operations.replay import Frame
     from projections.postgres.pool import Pool
@@ -441,6 +443,21 @@ class EpisodeCalls:
         wanted = await self.find(id)
         async with self._connections.log(is_reading=True) as ports:
             return msgspec.json.decode(await _shown(ports, wanted, step_no))
+
+    async def prompt(self, id: UUID | str, step_no: int) -> ModelPrompt:
+        """Return what an agent asked its model in a step, as far as people may see it.
+
+        It is computed from the journal: the instructions, the tools and the settings as they were
+        then, and the conversation up to there. What tools hide is hidden there, too, and texts are
+        cut as elsewhere. The log strategy of the episode must be `full_debug`.
+
+        Raises:
+            NotFound: there is no such step on the journal.
+            Trouble: it is no request to a model, may not be shown, or is lost.
+        """
+        wanted = await self.find(id)
+        async with self._connections.log(is_reading=True) as ports:
+            return await _prompt(ports, str(wanted), step_no)
 
     async def replay(self, id: UUID | str) -> Sequence[Frame]:
         """Return each event of an episode's journal, and the episode after it.
@@ -989,6 +1006,25 @@ async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:
         return shown_result(step)
     try:
         return await fetch(ports.objects, step.stored)
+    except EpisodeFailed as lost:
+        raise Trouble(lost.detail) from lost
+
+
+async def _prompt(ports: Ports, episode_id: str, step_no: int) -> ModelPrompt:
+    """Return what a model was asked in a step; `Trouble`: nobody may see it, or knows it."""
+    from engine.agents.prompts.asked import model_prompt
+    from engine.episodes.results import fetch
+    from engine.errors import EpisodeFailed, PromptNotKept
+
+    records = await _journal(ports, episode_id)
+    events = [event for record in records for event in record.commit.events]
+    numbers = {each.step_no for each in events if isinstance(each, StepRecorded)}
+    if step_no not in numbers:
+        raise NotFound(f"no step {step_no} of an episode {episode_id} in stack {ports.stack.name}")
+    try:
+        return await model_prompt(events, step_no, partial(fetch, ports.objects))
+    except PromptNotKept as error:
+        raise Trouble(f"what was asked cannot be told: {error}") from error
     except EpisodeFailed as lost:
         raise Trouble(lost.detail) from lost
 

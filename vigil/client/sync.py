@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Literal
     from uuid import UUID
 
+    from engine.agents.prompts.asked import ModelPrompt
     from engine.app.actor import Actor, Logging
     from engine.app.app import App
     from engine.definitions.store import DefinitionChange
@@ -858,6 +859,19 @@ class SyncEpisodeCalls:
             Trouble: it has failed, may not be shown, or is lost.
         """
         return self._thread.run(self._calls.result(id, step_no))
+
+    def prompt(self, id: UUID | str, step_no: int) -> ModelPrompt:
+        """Return what an agent asked its model in a step, as far as people may see it.
+
+        It is computed from the journal: the instructions, the tools and the settings as they were
+        then, and the conversation up to there. What tools hide is hidden there, too, and texts are
+        cut as elsewhere. The log strategy of the episode must be `full_debug`.
+
+        Raises:
+            NotFound: there is no such step on the journal.
+            Trouble: it is no request to a model, may not be shown, or is lost.
+        """
+        return self._thread.run(self._calls.prompt(id, step_no))
 
     def replay(self, id: UUID | str) -> Sequence[Frame]:
         """Return each event of an episode's journal, and the episode after it.

@@ -41,6 +41,8 @@ from streams.model.events.episodes import (
     EpisodeResolved,
     EpisodeStarted,
     Fork,
+    KeptJson,
+    KeptPrompt,
     Parked,
     Position,
     Resolution,

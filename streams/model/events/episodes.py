@@ -201,6 +201,25 @@ class StoredResult(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+class KeptJson(Struct, frozen=True, kw_only=True):
+    """JSON that is here, or in the object store if it is large or the same for many."""
+
+    json: msgspec.Raw = NOTHING
+    stored: StoredResult | None = None
+    """Where it is; None: in `json`."""
+
+
+class KeptPrompt(Struct, frozen=True, kw_only=True):
+    """What is kept of a request to a model, so that it can be told what was asked."""
+
+    agent: KeptJson | None = None
+    """The agent as it asked: an `AgentVersion`. None: it is too large."""
+    after: int = 0
+    """How many of the messages of the request before are at its beginning."""
+    messages: KeptJson | None = None
+    """Those that follow, as people may see them. None: they may not, or they are too large."""
+
+
 AGAIN: Final = ".0."
 """Separates the path of a call from the number of a pause or later attempt."""
 
@@ -302,6 +321,8 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     time counts once. What its children have run is added."""
     child: ChildEnd | None = None
     """The child that has ended, if it is the end of one; None, too, if there never was one."""
+    prompt: KeptPrompt | None = None
+    """What is kept of what a model was asked; None: nothing, or it is no such request."""
 
     @property
     def is_turn(self) -> bool:

@@ -8,7 +8,14 @@ from msgspec.structs import replace
 from engine.episodes import episode as episodes
 from engine.episodes.redaction import REDACTED, as_shown, cut, in_short, without_prompts
 from streams.json import NOTHING, raw, unraw
-from streams.model.events import EpisodeStarted, StepKind, StepRecorded, StoredResult
+from streams.model.events import (
+    EpisodeStarted,
+    KeptJson,
+    KeptPrompt,
+    StepKind,
+    StepRecorded,
+    StoredResult,
+)
 from streams.model.triggers import LogStrategy
 from tests.projections import lives
 
@@ -41,6 +48,14 @@ def test_a_quiet_strategy_shows_neither_arguments_nor_results_of_any_step(kind, 
     shown = as_shown(step(kind, args={"a": 1}, result={"b": 2}, result_shown=raw("c")), strategy)
     assert seen(shown) == (None, None)
     assert unraw(shown.result) == {"b": 2}, "a replay needs it"
+
+
+@pytest.mark.parametrize("strategy", [*QUIET, LogStrategy.TIMELINE])
+def test_what_a_model_was_asked_is_kept_under_full_debug_alone(strategy):
+    agent, messages = KeptJson(stored=STORED), KeptJson(json=raw(["s3cret"]))
+    asked = step(StepKind.MODEL_REQUEST, prompt=KeptPrompt(agent=agent, messages=messages))
+    assert as_shown(asked, strategy).prompt == KeptPrompt(agent=agent)
+    assert as_shown(asked, LogStrategy.FULL_DEBUG).prompt == asked.prompt
 
 
 @pytest.mark.parametrize("strategy", QUIET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engine.app.actor import Actor
 from engine.app.app import App
@@ -10,6 +11,7 @@ from engine.app.tools import Tool, ToolFailed
 from engine.app.triggers import event
 from streams.memory import memory_ports
 from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.ports.objects import ObjectStore
 from tests.engine.stage import CLOCK, HAPPENED, Life, leave, lived, open_episode, running
 
 
@@ -44,12 +46,16 @@ async def play(function, *, reached=None, ports=None, **declared) -> Life:
         return await lived(ports, await open_episode(ports, app), reached)
 
 
-async def resume(app: App, events: Sequence[EpisodeEvent]) -> Life:
+async def resume(
+    app: App, events: Sequence[EpisodeEvent], *, objects: ObjectStore | None = None
+) -> Life:
     """Return the life of an episode whose node died after `events`, continued by another one.
 
-    That is until it ends, or waits for other code.
+    That is until it ends, or waits for other code. `objects` has what `events` refer to.
     """
     ports = memory_ports(clock=CLOCK)
+    if objects is not None:
+        ports = replace(ports, objects=objects)
     episode_id = await leave(ports, app, *events)
     async with running(app, ports):
         return await lived(ports, episode_id, lambda life: life.parked or life.episode.finished)

@@ -1,0 +1,64 @@
+"""`AgentVersion`: an agent as it asks its model, kept once for all requests that it makes so. Pure.
+
+Whoever reads it needs nothing of the agent's library.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from streams.json import JsonObject
+
+ASPECTS: Final = ("model", "settings", "tools", "instructions")
+"""What may change of an agent, in the order in which people are told."""
+
+UNKEPT: Final = re.compile(
+    r"max_retries|extra_headers|.*(api|secret|private|access)_?key|(.*_)?(token|secret|password|authorization)",
+    re.IGNORECASE,
+)
+"""Names of settings that are not kept: headers, keys and tokens, and what is not an agent's own."""
+
+
+class AgentVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that a request to a model is made of, but the conversation."""
+
+    model: str
+    """As `provider:name`, or as the agent names it."""
+    kind: str = ""
+    """The class of the library that asks it."""
+    url: str = ""
+    """Where it is asked."""
+    marks: dict[str, str] = msgspec.field(default_factory=dict)
+    """Aspect → its digest in a `Prompt`."""
+    settings: JsonObject = msgspec.field(default_factory=dict)
+    """Without headers and keys, and without what is no JSON."""
+    instructions: str = ""
+    parameters: JsonObject = msgspec.field(default_factory=dict)
+    """Tools, types of the output and parts of the instructions, as the library encodes them."""
+
+
+def is_kept(name: str, value: object) -> bool:
+    """Return whether a setting is kept: not if it may be secret, or is no JSON."""
+    return not UNKEPT.fullmatch(name) and _is_json(value)
+
+
+def without_keys(settings: JsonObject) -> JsonObject:
+    """Return the settings that are kept, also of those within others."""
+    kept: JsonObject = {}
+    for name, value in settings.items():
+        if is_kept(name, value):  # guard: keys-not-kept
+            kept[name] = without_keys(value) if isinstance(value, dict) else value
+    return kept
+
+
+def _is_json(value: object) -> bool:
+    match value:
+        case dict():
+            return all(isinstance(name, str) and _is_json(each) for name, each in value.items())
+        case list():
+            return all(map(_is_json, value))
+        case _:
+            return value is None or isinstance(value, str | int | float | bool)
