@@ -93,6 +93,7 @@ CALLS_TOGETHER: Final = "tests/engine/agents/test_calls_together.py"
 PLANS: Final = "tests/engine/agents/test_plans.py"
 MODELS: Final = "tests/engine/agents/test_model.py"
 PROMPTS: Final = "tests/engine/agents/test_prompts.py"
+OLD_AGENTS: Final = "tests/engine/agents/test_old_agents.py"
 MODEL_SERVER: Final = "tests/testing/test_model_server.py"
 LEVELS: Final = "tests/engine/episodes/test_service_level.py"
 ADAPTING: Final = "tests/engine/episodes/test_adaptive_budget.py"
@@ -8853,7 +8854,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "lost-result-uncatchable",
         "large results: a function cannot catch that one is lost",
-        returns("$func(await $await.0)"),
+        returns("await $await.0"),
         LARGE,
     ),
     Mutant("history-has-large-results", "large results: a history has them", never, LARGE),
@@ -9807,6 +9808,50 @@ TABLE: Final[Sequence[Mutant]] = (
         "objects: one that is named still is put again before its time is over",
         gives("put_s is None"),
         "tests/engine/runtime/test_objects.py",
+    ),
+    Mutant("old-tools-asked", "old agents: the tools are as they were", never, OLD_AGENTS),
+    Mutant(
+        "old-instructions-asked",
+        "old agents: the instructions are as they were",
+        never,
+        OLD_AGENTS,
+    ),
+    Mutant("old-settings-asked", "old agents: the settings are as they were", never, OLD_AGENTS),
+    Mutant(
+        "old-tool-gone-parks",
+        "old agents: a tool that is gone is told, and parks the episode",
+        never,
+        OLD_AGENTS,
+    ),
+    Mutant(
+        "other-output-parks",
+        "old agents: another type of output is told, and parks the episode",
+        never,
+        OLD_AGENTS,
+    ),
+    Mutant(
+        "unmade-model-parks",
+        "old agents: a model that cannot be made again parks the episode",
+        uncaught,
+        OLD_AGENTS,
+    ),
+    Mutant(
+        "old-model-same-place",
+        "old agents: a model of before is asked where it was asked",
+        always,
+        OLD_AGENTS,
+    ),
+    Mutant(
+        "announced-anew-by-new-agent",
+        "old agents: a request of which nothing is recorded is made as the agent is now",
+        gives("False"),
+        OLD_AGENTS,
+    ),
+    Mutant(
+        "history-has-agents",
+        "old agents: a history has what they were",
+        returns("prompt"),
+        OLD_AGENTS,
     ),
     Mutant(
         "dry-run-agent-tools",

@@ -41,7 +41,7 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ToolCallPart,
 )
-from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
@@ -54,6 +54,7 @@ from engine.agents.answer_text import without_hidden
 from engine.agents.digests import Prompt, Prompts, digest, instructions_of
 from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_in_answer
+from engine.agents.prompts.before import AgentBefore
 from engine.agents.prompts.conversation import RESULT, Brought, Conversation
 from engine.agents.prompts.versions import version_of
 from engine.agents.toolset import StepToolset
@@ -110,8 +111,6 @@ class AgentRun:
     hidden: frozenset[str] = frozenset()
     """Names of arguments whose values nobody may see."""
     prompts: Prompts = field(default_factory=Prompts)
-    model: Model | None = None
-    """The one that is asked, once the run has begun."""
     versions: list[str] = field(default_factory=list)
     """The version of the agent, once it has asked its model."""
     cost_usd: Decimal | None = None
@@ -127,6 +126,7 @@ class AgentRun:
 
     def __post_init__(self) -> None:
         self.conversation = Conversation(self.hidden)
+        self.before = AgentBefore(self.parts, is_wanted=self.on_change == "old")
 
     def spent(self, taken: UnitResult) -> None:
         """Add what a unit has cost."""
@@ -160,6 +160,11 @@ class AgentRun:
             found = Brought(place, result[RESULT], within=RESULT)
             self.conversation.brought[ctx.tool_call_id] = found
         return result
+
+    def next_place(self, ctx: RunContext[Any]) -> str:
+        """Return where the next request is recorded: `m2.1`."""
+        part = f"m{ctx.run_step}"
+        return f"{part}.{self._calls[part] + 1}"
 
     def _unit(
         self,
@@ -199,18 +204,20 @@ class AgentRun:
         self.versions.append(prompt.version)
         after = self.conversation.known(self.prompts.digests(messages))
         new = [*messages[after:]]
+        is_needed = self.on_change == "old"
 
         def kept() -> PromptToKeep:
             if prompt.version not in self._versions:
                 said = instructions_of(messages)
-                version = version_of(prompt, self.model, settings, parameters, said)
+                version = version_of(prompt, self.before.model, settings, parameters, said)
                 self._versions[prompt.version] = _json_of(version)
-            shown = _json_of(self.conversation.kept(new))
+            shows = self.parts.shows_prompts
+            shown = _json_of(self.conversation.kept(new)) if shows else None
             agent = self._versions[prompt.version]
-            return PromptToKeep(agent=agent, after=after, messages=shown)
+            return PromptToKeep(agent=agent, is_needed=is_needed, after=after, messages=shown)
 
         given = (settings or {}).get("max_tokens")
-        streams = self.streams and can_stream(ctx.model)
+        streams = self.streams and can_stream(self.before.model or ctx.model)
 
         async def make(key: str, listener: AnswerListener | None) -> UnitOutcome:
             headers = (settings or {}).get(HEADERS)
@@ -235,9 +242,10 @@ class AgentRun:
             agent=f"{self.name}:{prompt.version}",
             size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
             retries=self.retries,
-            stands=self.on_change == "go_on",
+            stands=self.on_change == "go_on" or self.before.is_unknown,
             told=lambda args: prompt.difference(msgspec.json.decode(args, type=Prompt)),
-            kept=kept if self.parts.shows_prompts else None,
+            problem=self.before.problem,
+            kept=kept if is_needed or self.parts.shows_prompts else None,
         )
 
 
@@ -288,11 +296,19 @@ class VigilDurability(BaseDurabilityCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Return one that knows the model of the run, such as that of `Agent.override`."""
         agent, model = self.agent, ctx.model
-        self._run.model = model if isinstance(model, Model) else None
-        if agent is None or not isinstance(model, Model) or model is agent.model:
+        if agent is None or not isinstance(model, Model):
             return self
-        known = {f"{model.system}:{model.model_name}": model}
-        return VigilDurability(self._run, models=known).for_agent(agent)
+        known = {} if model is agent.model else {f"{model.system}:{model.model_name}": model}
+        known |= await self._run.before.models(model)
+        return VigilDurability(self._run, models=known).for_agent(agent) if known else self
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Return the request, as the agent has asked before it has changed where that is wanted."""
+        place = self._run.next_place(ctx)
+        asked = await self._run.before.asks(request_context, place)
+        return await super().before_model_request(ctx, asked)
 
     @property
     def in_durable_context(self) -> bool:

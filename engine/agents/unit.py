@@ -13,7 +13,7 @@ import msgspec
 
 from engine.app.actions import Retries
 from streams.json import NOTHING
-from streams.model.events import StepKind
+from streams.model.events import StepKind, StepRecorded, StoredResult
 
 AGENT_BYTES_MAX: Final = 1024 * 1024
 """Most bytes of JSON of an agent that are kept: its instructions, tools and settings."""
@@ -30,7 +30,7 @@ MODEL_RETRIES: Final = Retries(attempts_max=6, first_s=1.0, most_s=60.0)
 OTHER_MODEL: Final[ContextVar[str]] = ContextVar("other_model", default="")
 """The model that is asked instead of the agents' own; empty: none is."""
 
-OnChange: TypeAlias = Literal["park", "go_on"]
+OnChange: TypeAlias = Literal["park", "go_on", "old"]
 """What becomes of an episode whose agent asks its model for something else than was recorded."""
 
 
@@ -85,6 +85,8 @@ class PromptToKeep:
 
     agent: msgspec.Raw | None
     """An `AgentVersion`: the same for all requests that the agent makes so. None: it is no JSON."""
+    is_needed: bool
+    """Whether the agent cannot go on after a change without it."""
     after: int
     """How many of the messages of the request before are at its beginning."""
     messages: msgspec.Raw | None
@@ -118,6 +120,8 @@ class Unit:
     """Whether a record stands for it that was made for another request."""
     told: Callable[[msgspec.Raw], str] | None = None
     """Returns how it differs from a record with these `args`."""
+    problem: str = ""
+    """Why the agent cannot ask as it did before it has changed, if that is known."""
     kept: Callable[[], PromptToKeep] | None = None
     """Returns what is to be kept of it; None: nothing is."""
 
@@ -149,6 +153,12 @@ class Parts(Protocol):
     @property
     def shows_prompts(self) -> bool:
         """Whether people may see what its model is asked."""
+
+    def recorded_at(self, place: str) -> StepRecorded | None:
+        """Return the record at `place`, such as `m2.1`, until it is asked for; else None."""
+
+    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
+        """Return what is in the object store."""
 
     def enter(self, name: str) -> AbstractAsyncContextManager[None]:
         """Have the current task make its calls as part `name` of the agent, for a while."""

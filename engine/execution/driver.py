@@ -64,6 +64,7 @@ from engine.errors import (
     OUTCOME_UNKNOWN,
     BudgetExceeded,
     EpisodeFailed,
+    InvalidAction,
     ReplayDiffers,
 )
 from engine.execution import exhausted, report
@@ -107,6 +108,11 @@ REMEDY_OF_TOOL: Final = "keep the tool until no open episode has a call of it un
 
 UNLIMITED_ANSWER: Final = "unlimited_answer"
 """Error class of a model whose answers may cost anything, where a limit in dollars applies."""
+
+CANNOT_STAY: Final = (
+    'on_change="old" keeps the instructions and the tools of the agent as JSON: {:,} bytes, from 1'
+    f" to {AGENT_BYTES_MAX:,} can be kept"
+)
 
 LIMIT_THE_ANSWER: Final = "a limit in dollars applies, so its answers need one, too"
 
@@ -267,6 +273,8 @@ class EpisodeTurns:
         messages = None if kept.messages is None else await self._kept_messages(kept.messages)
         data = b"" if kept.agent is None else bytes(kept.agent)
         if not 0 < len(data) <= AGENT_BYTES_MAX:  # guard: kept-agent-max
+            if kept.is_needed:
+                raise EpisodeFailed(InvalidAction.error_class, CANNOT_STAY.format(len(data)))
             return KeptPrompt(after=kept.after, messages=messages)
         stored = StoredResult(digest=await self.context.lasting.put(data), size_bytes=len(data))
         return KeptPrompt(agent=KeptJson(stored=stored), after=kept.after, messages=messages)

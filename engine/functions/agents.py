@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
+import msgspec
+
 from engine.agents import unit as units
 from engine.app.actions import OfAgent, Sleep
 from engine.episodes.episode import Performed
@@ -21,7 +23,7 @@ from engine.functions.branch import Branch, entered
 from engine.functions.place import place_of_call
 from engine.functions.run import StrategyRun, Taken
 from streams.json import raw
-from streams.model.events import EpisodeOpened, StepKind
+from streams.model.events import EpisodeOpened, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import LogStrategy
 
 MISSING: Final = 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"'
@@ -57,6 +59,14 @@ class AgentParts:
     def recorded(self) -> int:
         """How many steps of the function this node has made and recorded by now."""
         return self.run.steps_made
+
+    def recorded_at(self, place: str) -> StepRecorded | None:
+        """Return the record at `place`, such as `m2.1`, until it is asked for; else None."""
+        return self.run.recorded_part(f"{self.path}.{place}")
+
+    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
+        """Return what is in the object store."""
+        return await self.run.fetch(stored)
 
     @asynccontextmanager
     async def enter(self, name: str) -> AsyncIterator[None]:
@@ -123,7 +133,8 @@ def problem_of_agent(agent: object, prompt: object, on_change: object) -> str:
         kind = type(prompt).__name__
         return f"agent: the prompt is a {kind}, not text; write text, or data(…) of vigil.agents"
     if on_change not in get_args(units.OnChange):
-        known = " or ".join(map(repr, get_args(units.OnChange)))
+        *some, last = map(repr, get_args(units.OnChange))
+        known = f"{', '.join(some)} or {last}"
         return f"agent: on_change: {on_change!r}; use {known}"
     return ""
 

@@ -475,8 +475,9 @@ class FunctionContext(Gathers):
                 over 5 s no node has the episode. None: never.
             on_change: what happens if the agent asks its model for something else than was
                 recorded, since its prompt, tools, settings or model have changed: `park` the
-                episode until a node has the old code, or `go_on` with the recorded answer. An agent
-                that has ended is not run again, whatever has changed.
+                episode until a node has the old code, `go_on` with the recorded answer, or ask as
+                the `old` agent would. An agent that has ended is not run again, whatever has
+                changed.
             keep_messages: whether the result has the conversation, which is recorded once more.
             stream: whether models are asked to answer piece by piece, for people who look on:
                 `vigil episodes tail` shows it at once. What is recorded is the same. A model that

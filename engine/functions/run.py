@@ -402,10 +402,16 @@ class StrategyRun:
 
     async def result_of(self, taken: Taken) -> Any:  # noqa: ANN401 - any JSON value
         """Return the result of a step, which may be in the object store."""
-        if taken.stored is None:
-            return unraw(taken.result)
-        fetch = partial(self._turns.fetch, taken.stored)
-        return unraw(await self._live(self._surely(fetch)))  # guard: lost-result-uncatchable
+        return unraw(taken.result if taken.stored is None else await self.fetch(taken.stored))
+
+    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
+        """Return what is in the object store."""
+        fetch = partial(self._turns.fetch, stored)
+        return await self._live(self._surely(fetch))  # guard: lost-result-uncatchable
+
+    def recorded_part(self, path: str) -> StepRecorded | None:
+        """Return the record at `path` of an agent, until it is asked for; None: there is none."""
+        return self._order.parts.get(path)
 
     def step_no_of(self, taken: Taken) -> int:
         """Return the number of the newest step, which is `taken`."""
@@ -551,10 +557,7 @@ class StrategyRun:
             done = await self._repeated(attempt, done, again)
         if done.error_class == CALL_TIMEOUT:
             raise CallTimeout(done.error_detail)
-        result = done.result
-        if done.stored is not None:
-            fetch = partial(self._turns.fetch, done.stored)
-            result = await self._live(self._surely(fetch))
+        result = done.result if done.stored is None else await self.fetch(done.stored)
         return UnitResult(
             is_new=isinstance(done, Performed),
             result=result,
@@ -588,6 +591,7 @@ class StrategyRun:
         """Return how an agent asks for something else than it did, and what to do."""
         args = part.args if isinstance(part, StepRecorded) else NOTHING
         told = unit.told(args) if unit.told and args != NOTHING else "it asks for something else"
+        told = f"{told}: {unit.problem}" if unit.problem else told
         at = f" at {branch.origin}" if branch.origin else ""
         return f"call {part.path}, {unit.kind} {unit.name}{at}: {told}; {REMEDY_OF_AGENT}"
 

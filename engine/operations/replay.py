@@ -61,6 +61,8 @@ from streams.model.events import (
     EpisodeEvent,
     EpisodeOpened,
     EpisodeStarted,
+    KeptJson,
+    KeptPrompt,
     LogEvent,
     StepAnnounced,
     StepRecorded,
@@ -154,15 +156,32 @@ async def record(ports: Ports, episode_id: str) -> bytes:
 
 async def _with_results(recorded: Recorded, objects: ObjectStore) -> Recorded:
     """Return a commit with the results that are in the object store in their places."""
-    events: list[LogEvent] = []
-    for event in recorded.commit.events:
-        # guard: history-has-large-results
-        if isinstance(event, StepRecorded) and event.stored is not None:
-            result = await results.fetch(objects, event.stored)
-            events.append(replace(event, result=result, stored=None))
-        else:
-            events.append(event)
+    events = [
+        await _with_result(event, objects) if isinstance(event, StepRecorded) else event
+        for event in recorded.commit.events
+    ]
     return replace(recorded, commit=replace(recorded.commit, events=tuple(events)))
+
+
+async def _with_result(step: StepRecorded, objects: ObjectStore) -> StepRecorded:
+    if step.stored is not None:  # guard: history-has-large-results
+        result = await results.fetch(objects, step.stored)
+        step = replace(step, result=result, stored=None)
+    if step.prompt is None:
+        return step
+    return replace(step, prompt=await _with_agent(step.prompt, objects))
+
+
+async def _with_agent(prompt: KeptPrompt, objects: ObjectStore) -> KeptPrompt:
+    """Return what is kept of a request with the agent that made it, unless that is lost."""
+    agent = prompt.agent
+    if agent is None or agent.stored is None:
+        return prompt
+    try:
+        found = await results.fetch(objects, agent.stored)
+    except EpisodeFailed:  # Only one that is to stay as it was needs it.
+        return prompt
+    return replace(prompt, agent=KeptJson(json=found))  # guard: history-has-agents
 
 
 def load(data: bytes) -> Sequence[Recorded]:

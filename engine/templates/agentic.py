@@ -129,7 +129,7 @@ class AgenticConfig(AnsweredConfig):
     approvers: Listed[str] = ()
     expires_s: float | None = None
     budget: RunBudgetConfig | None = None
-    on_change: Literal["park", "go_on"] = "park"
+    on_change: Literal["park", "go_on", "old"] = "park"
     """What becomes of an open episode whose agent would ask its model for something else now."""
     classes: Listed[str] = Field(default=(), max_length=CLASSES_MAX)
     """The classes that an answer may have, beside the default one; none: any."""

@@ -31,6 +31,8 @@ class AgentVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The class of the library that asks it."""
     url: str = ""
     """Where it is asked."""
+    profile: str = ""
+    """Digest of what the library knows of the model, and asks it by."""
     marks: dict[str, str] = msgspec.field(default_factory=dict)
     """Aspect → its digest in a `Prompt`."""
     settings: JsonObject = msgspec.field(default_factory=dict)

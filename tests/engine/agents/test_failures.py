@@ -396,7 +396,10 @@ async def test_a_test_may_override_the_model_of_an_agent():
     ("given", "told"),
     [
         ({"prompt": {"a": 1}}, "the prompt is a dict, not text"),
-        ({"prompt": "go", "on_change": "continue"}, "on_change: 'continue'; use 'park' or 'go_on'"),
+        (
+            {"prompt": "go", "on_change": "continue"},
+            "on_change: 'continue'; use 'park', 'go_on' or 'old'",
+        ),
         ({"agent": "helper", "prompt": "go"}, "'helper' is none; give it Agent(…) of pydantic_ai"),
     ],
 )

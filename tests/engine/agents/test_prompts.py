@@ -367,6 +367,18 @@ async def test_only_under_full_debug_anything_is_kept_and_shown(strategy):
         await model_prompt(life.events, step.step_no, results.out_of_reach)
 
 
+async def test_what_stays_old_is_kept_without_its_messages_under_other_strategies():
+    agent = agent_of(Script("fine"), instructions="be brief")
+
+    async def ask(ctx, trigger):
+        said = await ctx.agent(agent, "a secret", on_change="old")
+        return ConvergeResult(summary=said.output)
+
+    _, _, step = await played(ask, log_strategy="timeline")
+    assert step.prompt.agent is not None
+    assert step.prompt.messages is None
+
+
 async def test_a_step_that_asks_no_model_is_told():
     life, ports, _ = await played(asking(agent_of(Script("fine"))))
     load = partial(fetch, ports.objects)

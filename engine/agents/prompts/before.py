@@ -1,0 +1,103 @@
+"""`AgentBefore`: an agent as it was when its run began, for a run that a change must not reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.models.wrapper import WrapperModel
+
+from engine.agents.digests import instructions_of, without_messages
+from engine.agents.prompts.version import ASPECTS, AgentVersion
+from engine.agents.prompts.versions import (
+    as_it_was,
+    marks_of,
+    model_again,
+    problem_of_change,
+)
+from engine.agents.unit import Parts
+from streams.model.events import KeptJson
+
+FIRST: Final = "m1.1"
+"""Where the first request of a run is recorded."""
+
+
+@dataclass
+class AgentBefore:
+    """What the agent of one run was at its requests that are recorded."""
+
+    parts: Parts
+    is_wanted: bool
+    """Whether a change is not to reach the run."""
+    problem: str = ""
+    """Why the agent of today cannot ask as it did; empty: it can, or it need not."""
+    is_unknown: bool = False
+    """Whether no request of the run is recorded, though one may have been announced."""
+    _was: AgentVersion | None = None
+    """At the newest request that is recorded; None: that is not known."""
+    _changed: set[str] = field(default_factory=set)
+    """What has been found to be different."""
+    model: Model | None = None
+    """The one that is asked, once the run has begun."""
+    _old: Model | None = None
+    """That of the run's first request, where today's is another one."""
+    _seen: dict[str, AgentVersion] = field(default_factory=dict)
+
+    async def models(self, now: Model) -> Mapping[str, Model]:
+        """Return the model that was asked, by its name, where it is another one than `now`."""
+        while isinstance(now, WrapperModel):
+            now = now.wrapped
+        self.model = now
+        if not self.is_wanted:
+            return {}
+        # guard: announced-anew-by-new-agent
+        self.is_unknown = self.parts.recorded_at(FIRST) is None
+        was = await self._version_at(FIRST)
+        if was is None or was.model == f"{now.system}:{now.model_name}":
+            return {}
+        self._old = model_again(was, now)
+        return {} if self._old is None else {was.model: self._old}
+
+    async def asks(self, asked: ModelRequestContext, place: str) -> ModelRequestContext:
+        """Return what the agent asks at `place`: as it was, in whatever has changed."""
+        if not self.is_wanted:
+            return asked
+        recorded = await self._version_at(place)
+        if recorded is not None:
+            self._was = recorded
+            now = marks_of(
+                without_messages(
+                    asked.model_id or asked.model.model_id,
+                    instructions_of(asked.messages),
+                    asked.model_settings,
+                    asked.model_request_parameters,
+                )
+            )
+            self._changed |= {each for each in ASPECTS if now[each] != recorded.marks.get(each)}
+        was, parameters = self._was, asked.model_request_parameters
+        if was is None or not self._changed:
+            return asked
+        self.problem = problem_of_change(was, self._changed, parameters)
+        if "model" in self._changed and self._old is None:
+            self.problem = f"{was.model} cannot be asked as before"
+        if self.problem:
+            return asked
+        if "model" in self._changed:
+            self.model = self._old
+        return as_it_was(asked, was, self._changed, model=self._old)
+
+    async def _version_at(self, place: str) -> AgentVersion | None:
+        recorded = self.parts.recorded_at(place)
+        kept = None if recorded is None else recorded.prompt
+        return None if kept is None or kept.agent is None else await self._version(kept.agent)
+
+    async def _version(self, kept: KeptJson) -> AgentVersion:
+        name = "" if kept.stored is None else kept.stored.digest
+        found = self._seen.get(name) if name else None
+        if found is None:
+            json = kept.json if kept.stored is None else await self.parts.fetch(kept.stored)
+            found = self._seen[name] = msgspec.json.decode(json, type=AgentVersion)
+        return found
