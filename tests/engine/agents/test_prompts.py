@@ -16,6 +16,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from engine.agents.cuts import head
+from engine.agents.durability import STREAMED
 from engine.agents.prompts.asked import model_prompt
 from engine.agents.toolset import toolset
 from engine.agents.unit import AGENT_BYTES_MAX, MESSAGES_HERE_BYTES_MAX
@@ -184,7 +185,8 @@ def was_sent(request):
 def of_the_same(server, life, prompts):
     """Return how each prompt and what the server was sent for it are, side by side."""
     id_ = life.episode.opened.episode_id
-    sent = {call.request.idempotency_key: call.request for call in server.calls}
+    keys = {call.request.idempotency_key.removesuffix(STREAMED): call for call in server.calls}
+    sent = {key: call.request for key, call in keys.items()}
     return [
         (as_sent(prompt), was_sent(sent[f"{id_}:{path}"]))
         for path, prompt in prompts.items()
@@ -217,6 +219,25 @@ async def test_it_is_so_too_after_a_crash_at_each_moment():
             assert len(pairs) == 7, until
             for told, sent in pairs:
                 assert told == sent, until
+
+
+async def test_what_is_answered_piece_by_piece_is_told_as_it_was_sent():
+    ports = memory_ports(clock=CLOCK)
+    async with served([calls(("look", {"q": "cpu"})), "fine"]) as (server, model):
+        agent = Agent(model, name="helper", instructions="be brief")
+        agent.tool_plain(look)
+
+        async def ask(ctx, trigger):
+            said = await ctx.agent(agent, "go", stream=True)
+            return ConvergeResult(summary=said.output)
+
+        life = await play(ask, budget=MANY, ports=ports)
+        prompts = await prompts_of(life, ports)
+    assert all(call.request.is_streamed for call in server.calls)
+    pairs = of_the_same(server, life, prompts)
+    assert len(pairs) == 2
+    for told, sent in pairs:
+        assert told == sent
 
 
 async def test_a_wrong_answer_and_a_shortened_conversation_are_told_as_they_were_sent():
