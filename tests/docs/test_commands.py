@@ -40,7 +40,7 @@ def test_the_readme_can_be_followed(readme: Reader):
     assert blocks(README, "python")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", SHARED)
 def test_a_page_can_be_followed(readme: Reader, page: str):
     with put_away(readme.beside()) as reader:
