@@ -15,7 +15,7 @@ from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from projections.postgres.queries import Migration, migrations
 from tests.mistakes.test_servers import SECOND_UP
-from tests.vigil.program import Vigil
+from tests.vigil.program import STOP_S_MAX, Vigil
 from tests.vigil.test_command_line import one_line
 
 READY = "actors "
@@ -143,11 +143,11 @@ BEGUN = ("Waits for the nodes", " s  event ", " has it")
 def ended(demo) -> str:
     """Return what a demo with an agent has said, which has ended by itself."""
     said = demo.wait_said(ENDED)
-    assert demo.process.wait(60) == 0, said
+    assert demo.process.wait(STOP_S_MAX) == 0, said
     return said
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_agent_of_the_demo_goes_on_on_another_node_and_its_model_is_asked_nothing_twice(vigil):
     with vigil.running("demo", "--agent", "--yes") as demo:
         wait_each(demo, *BEGUN, " announced, and begins")
@@ -167,7 +167,7 @@ def test_the_agent_of_the_demo_goes_on_on_another_node_and_its_model_is_asked_no
     assert "finding  folder:shop: logs/checkout.log fills the folder" in said
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_people_approve_what_the_demo_shows_and_it_goes_on_where_it_was_left(vigil):
     with vigil.running("demo", "--agent") as demo:
         wait_each(demo, *BEGUN, "vigil episodes approve ")
@@ -184,13 +184,13 @@ def test_people_approve_what_the_demo_shows_and_it_goes_on_where_it_was_left(vig
         assert f"{ENDED}; the model has answered 1." in ended(demo)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_demo_whose_agent_fails_says_why(vigil):
     unknown = ("demo", "--agent", "--model", "openai:nobody-knows")
     with vigil.running(*unknown, OPENAI_API_KEY="none") as demo:
         told = "vigil: it has failed: unpriced_model: nobody knows the price of"
         wait_each(demo, *BEGUN, "failed unpriced_model", told)
-        assert demo.process.wait(60) == 1
+        assert demo.process.wait(STOP_S_MAX) == 1
 
 
 @pytest.mark.parametrize(
