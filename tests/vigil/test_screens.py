@@ -21,7 +21,7 @@ WITHOUT_SCREEN = {
     ),
     "runs until it is stopped, and logs": ("demo", "up", "node", "project"),
     "prints a text as it is kept": (
-        "episodes log", "episodes tail", "episodes result", "actors definition",
+        "episodes log", "episodes tail", "episodes result", "episodes prompt", "actors definition",
         "workflows definition",
     ),
     "is the same as of the other kind": ("workflows history",),

@@ -96,6 +96,16 @@ def test_a_grant_is_told_with_who_gave_it_and_how_much():
     assert _what(GRANT) == "granted by ann: usd=0.50, turns=3"
 
 
+def test_an_approval_is_told_with_its_reason_and_with_what_was_changed():
+    result = {"resolution": "approved", "by": "ann", "reason": "only that one"}
+    asked = {**GRANT, "tool_name": "", "args_redacted": {}, "result": result}
+    assert _what(asked) == "approval: approved by ann: only that one"
+    changed = {**asked, "result": {**result, "plan": {"service": "nginx"}}}
+    assert (
+        _what(changed) == 'approval: approved by ann, changed to {"service":"nginx"}: only that one'
+    )
+
+
 def test_what_was_granted_belongs_to_the_budget_where_that_has_a_limit():
     budget = {"turns": 0, "tokens": 9, "usd": "0.50"}
     assert _budget({"budget": budget}, [GRANT, GRANT]) == {**budget, "usd": Decimal("1.50")}

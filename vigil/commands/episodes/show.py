@@ -426,7 +426,10 @@ def _what(row: Row) -> str:
         case StepKind.APPROVAL if result.get("resolution"):
             by = f" by {result['by']}" if result.get("by") else ""
             granted = tables.as_words(_granted(row))
-            return f"granted{by}: {granted}" if granted else f"approval: {result['resolution']}{by}"
+            said = f"granted{by}: {granted}" if granted else f"approval: {result['resolution']}{by}"
+            changed = "plan" in result and not granted
+            plan = f", changed to {tables.as_json_line(result['plan'])}" if changed else ""
+            return f"{said}{plan}{f': {why}' if (why := result.get('reason')) else ''}"
         case StepKind.WAIT if args.get("ref"):
             return f"wait for {args['ref']}"
         case StepKind.WAIT if args.get("seconds"):
