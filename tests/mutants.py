@@ -10134,6 +10134,24 @@ TABLE: Final[Sequence[Mutant]] = (
         CALLS_TOGETHER,
     ),
     Mutant(
+        "reason-of-call-hides-secrets",
+        "agents: why a plan makes a call does not quote what a tool hides",
+        becomes('said["why"] = self.why'),
+        PLANS,
+    ),
+    Mutant(
+        "preview-hides-secrets",
+        "agents: what a call would do does not quote what a tool hides",
+        becomes("would = without_values(self.would, hidden)"),
+        PLANS,
+    ),
+    Mutant(
+        "summary-of-plan-hides-secrets",
+        "agents: what a plan is for does not quote what a tool hides",
+        becomes("summary = plan.summary"),
+        PLANS,
+    ),
+    Mutant(
         "one-call-for-each-number",
         "agents: a changed plan has each of its calls once",
         never,

@@ -7,18 +7,15 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from engine.agents.cuts import head
-from engine.agents.plans.edits import shown_plan
+from engine.agents.plans.edits import secrets_of_calls, shown_plan
 from engine.agents.plans.plan import CallPlan, PlannedCall, PlanTools
 from engine.agents.toolset import MISTAKES, StepTool, check_ask_from
 from engine.app.function_tool import without_values
 from engine.app.tools import Risk
 from engine.errors import CallFailed, InvalidAction
+from engine.secrets import without
 from engine.validation import shown
 from streams.json import JsonObject, raw, unraw
-
-PREVIEW_CHARS_MAX: Final = 4_000
-"""How much people see of what a call would do, in characters."""
 
 SUMMARY_CHARS: Final = 200
 """How much they see of what a plan is for, in characters."""
@@ -106,10 +103,12 @@ async def run_plan(
     check_ask_from(ask_from)
     by, reason, is_edited = "", "", False
     if plan.is_risky(ask_from):  # guard: risky-plan-is-asked
-        would = await _previews(ctx, tools, plan)
+        asked = plan.asked(await _previews(ctx, tools, plan))
+        # guard: summary-of-plan-hides-secrets
+        summary = without(plan.summary, secrets_of_calls(asked, tools.hidden))
         answer = await ctx.approval(
-            shown_plan(plan.asked(would), tools.hidden),
-            summary=plan.summary[:SUMMARY_CHARS] or f"a plan of {len(plan.calls)} calls",
+            shown_plan(asked, tools.hidden),
+            summary=summary[:SUMMARY_CHARS] or f"a plan of {len(plan.calls)} calls",
             approvers=approvers,
             expires_s=expires_s,
             editable=True,
@@ -141,7 +140,7 @@ async def _previews(ctx: Calling, tools: PlanTools, plan: CallPlan) -> dict[int,
             told = await _made(ctx, preview, each)
             failed = f"unknown: {told.error_class}: {told.error_detail}"
             said = failed if told.error_class else told.result
-            would[number] = head(PREVIEW_CHARS_MAX).of(said)
+            would[number] = said
     return would
 
 

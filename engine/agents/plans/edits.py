@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
+from engine.agents.cuts import head
 from engine.app.function_tool import without_values
-from engine.secrets import HIDDEN
+from engine.secrets import HIDDEN, hide, removed, without
 from engine.validation import ABSENT, shown
 from streams.json import JsonObject
+
+PREVIEW_CHARS_MAX: Final = 4_000
+"""How much people see of what a call would do, in characters."""
+
+_PREVIEW: Final = head(PREVIEW_CHARS_MAX)
 
 FIELDS: Final = frozenset({"risk", "why", "would"})
 """What people see of a call of a plan beside its tool and its arguments."""
@@ -31,14 +37,16 @@ class AskedCall:
     would: object = ABSENT
     """What it would do, any JSON value, if that is known."""
 
-    def shown(self, hidden: frozenset[str]) -> JsonObject:
-        """Return what people see of it, without the values of the keys `hidden`."""
+    def shown(self, hidden: frozenset[str], secrets: Collection[str]) -> JsonObject:
+        """Return what people see of it, without the values of the keys `hidden`, and `secrets`."""
         args = without_values(self.args, hidden)  # guard: plan-hides-secrets
         said: JsonObject = {"tool": self.tool, "risk": self.risk, "args": args}
         if self.why:
-            said["why"] = self.why
+            said["why"] = without(self.why, secrets)  # guard: reason-of-call-hides-secrets
         if self.would is not ABSENT:
-            said["would"] = without_values(self.would, hidden)
+            # guard: preview-hides-secrets
+            would = hide(without_values(self.would, hidden), secrets)
+            said["would"] = _PREVIEW.of(would)
         return said
 
 
@@ -51,9 +59,16 @@ class EditedCall:
     args: JsonObject
 
 
+def secrets_of_calls(calls: Sequence[AskedCall], hidden: frozenset[str]) -> frozenset[str]:
+    """Return the texts that nobody may see, which what is said of `calls` may quote."""
+    shown_args = ((each.args, without_values(each.args, hidden)) for each in calls)
+    return frozenset(text for args, seen in shown_args for text in removed(args, seen))
+
+
 def shown_plan(calls: Sequence[AskedCall], hidden: frozenset[str]) -> dict[str, JsonObject]:
     """Return the plan that people see and may change: each call by its number, from 1."""
-    return {str(number): each.shown(hidden) for number, each in enumerate(calls, start=1)}
+    secrets = secrets_of_calls(calls, hidden)
+    return {str(number): each.shown(hidden, secrets) for number, each in enumerate(calls, start=1)}
 
 
 def edited_calls(calls: Sequence[AskedCall], plan: object) -> list[EditedCall]:

@@ -290,6 +290,34 @@ async def test_what_a_tool_hides_is_hidden_in_plans_too(cluster):
     assert cluster.done == ["scale web to 1s3cret"]
 
 
+async def test_what_is_said_of_a_plan_quotes_nothing_that_a_tool_hides():
+    token = "abra-kadabra"
+
+    @tool(redact=("token",))
+    async def try_login(user: str, token: str) -> dict[str, str]:
+        return {"token": token, "would": f"use {token}", "zeros": "0" * 5_000}
+
+    @tool(risk="change", redact=("token",))
+    async def login(user: str, token: str) -> str:
+        return "in"
+
+    plans = plan_of(login, previews={login: try_login})
+    calls = [PlannedCall("login", {"user": "ann", "token": token}, f"{token} is new")]
+
+    async def heal(ctx, trigger):
+        done = await run_plan(ctx, plans(f"log in with {token}", calls))
+        return ConvergeResult(classification={"status": done.status})
+
+    life = await lives(heal, [login, try_login], ("approve", {}))
+    (block,) = life.of(EpisodeBlocked)
+    assert block.approval.summary == "log in with ***"
+    seen = plan_seen(life)["1"]
+    assert seen["why"] == "*** is new"
+    assert seen["would"].startswith('{"token":"***","would":"use ***","zeros":"00')
+    assert seen["would"].endswith("more characters are left out]")
+    assert classified(life) == {"status": "done"}
+
+
 async def test_what_is_hidden_is_given_to_no_other_tool(cluster):
     calls = [call("scale", service="web", replicas=2)]
     edited = {"1": {"tool": "resize", "args": {"service": "***"}}}
