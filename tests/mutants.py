@@ -10172,8 +10172,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "other-terms-asked-apart",
         "agents: people decide only on calls that they may decide on",
-        gives("together.setdefault(ToolApproval(), []) if said.is_together else []"),
+        becomes("group = together.setdefault(ToolApproval(), group)"),
         CALLS_TOGETHER,
+    ),
+    Mutant(
+        "question-in-no-digest",
+        "agents: episodes go on if people are asked otherwise about calls of tools",
+        becomes("left_out = VOLATILE"),
+        "tests/engine/agents/test_changes.py",
     ),
     Mutant(
         "undescribed-tool-not-offered",

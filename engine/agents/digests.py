@@ -21,6 +21,10 @@ from pydantic_core import to_jsonable_python
 VOLATILE: Final = frozenset({"timestamp", "run_id", "conversation_id", "extra_headers"})
 """Fields that are not the same in a replay, or in a fork."""
 
+UNDIGESTED: Final = "vigil:undigested"
+"""The key of a tool's metadata under which it has what may change while episodes are open: it is
+in no digest."""
+
 DIGITS: Final = 12
 """How long a digest is that people see, in hex digits: 48 bits tell versions of an agent apart."""
 
@@ -120,7 +124,8 @@ def jsonable(value: object) -> Any:  # noqa: ANN401 - any JSON value
 def _steady(value: object) -> object:
     match value:
         case dict():
-            return {key: _steady(each) for key, each in value.items() if key not in VOLATILE}
+            left_out = VOLATILE | {UNDIGESTED}  # guard: question-in-no-digest
+            return {key: _steady(each) for key, each in value.items() if key not in left_out}
         case list():
             return [_steady(each) for each in value]
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
 from pydantic_ai import Agent, UsageLimits, exceptions
@@ -22,6 +22,7 @@ from pydantic_ai.tools import (
     ToolDenied,
 )
 
+from engine.agents.digests import UNDIGESTED
 from engine.agents.durability import HEADERS, AgentRun, VigilDurability
 from engine.agents.genai import instrumentation
 from engine.agents.model_errors import UnitFailed, class_of
@@ -29,7 +30,14 @@ from engine.agents.places import place_in_answer
 from engine.agents.plans.edits import AskedCall, changed_arguments, restored, shown_plan
 from engine.agents.plans.plan import CallPlan, PlanTools
 from engine.agents.result import output_types, recorded, result_of
-from engine.agents.toolset import APPROVAL, RUNNING, RunningAgent, StepToolset, ToolApproval
+from engine.agents.toolset import (
+    APPROVAL,
+    RUNNING,
+    RunningAgent,
+    StepToolset,
+    ToolApproval,
+    ToolQuestion,
+)
 from engine.agents.unit import OTHER_MODEL, OnChange, Parts, UnitOutcome
 from engine.app.actions import Retries
 from engine.app.function_tool import without_values
@@ -227,7 +235,7 @@ class DeferredCalls:
     ) -> DeferredToolResults:
         """Return what was decided, and what has come from elsewhere for the other calls."""
         groups = _decided_together(run, requests.approvals)
-        approvals = [self._decided(run, said, group) for said, group in groups]
+        approvals = [self._decided(run, group) for group in groups]
         calls = [self._come(run, each) for each in requests.calls]
         decided, come = await asyncio.gather(asyncio.gather(*approvals), asyncio.gather(*calls))
         return DeferredToolResults(
@@ -238,19 +246,20 @@ class DeferredCalls:
         )
 
     async def _decided(
-        self, run: RunContext[Any], said: ToolApproval, group: Sequence[ToolCallPart]
+        self, run: RunContext[Any], group: DecidedTogether
     ) -> dict[str, DeferredToolApprovalResult]:
         """Return what people have decided about each call of `group`, which they see at once."""
-        calls = [_asked_call(run, each) for each in group]
+        said = group.decision
+        calls = [_asked_call(run, each) for each in group.calls]
         # guard: approval-hides-secrets
         shown = [without_values(each.args, self.hidden) for each in calls]
-        plan = shown_plan(calls, self.hidden) if said.is_together else shown[0]
+        plan = shown_plan(calls, self.hidden) if group.is_together else shown[0]
         what = "call" if len(calls) == 1 else f"make {len(calls)} calls:"
         wanted = "; ".join(
             _written(each.tool, args) for each, args in zip(calls, shown, strict=True)
         )
         summary = f"{self.name} wants to {what} {wanted}"
-        async with self.parts.enter(f"d{place_in_answer(run, group[0].tool_call_id)}"):
+        async with self.parts.enter(f"d{place_in_answer(run, group.calls[0].tool_call_id)}"):
             answer = await self.ctx.approval(
                 plan,
                 summary=_cut(summary),
@@ -260,11 +269,11 @@ class DeferredCalls:
                 shared=False,
             )
         known = [{*each.args, *_arguments_of(run, each.tool)} for each in calls]
-        if said.is_together:
+        if group.is_together:
             results = _results(calls, known, answer)
         else:
             results = [_result_of(calls[0], known[0], answer)]
-        return {each.tool_call_id: one for each, one in zip(group, results, strict=True)}
+        return {each.tool_call_id: one for each, one in zip(group.calls, results, strict=True)}
 
     async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> object:
         place = place_in_answer(run, asked.tool_call_id)
@@ -273,29 +282,47 @@ class DeferredCalls:
 
 
 def _decision(run: RunContext[Any], name: str) -> ToolApproval:
-    found = run.tools.get(name)
-    said = (found.metadata or {}).get(APPROVAL) if found is not None else None
+    said = _metadata(run, name).get(APPROVAL)
     return said if isinstance(said, ToolApproval) else ToolApproval()
 
 
-def _decided_together(
-    run: RunContext[Any], calls: Iterable[ToolCallPart]
-) -> list[tuple[ToolApproval, list[ToolCallPart]]]:
+def _question(run: RunContext[Any], name: str) -> ToolQuestion:
+    said = _metadata(run, name).get(UNDIGESTED)
+    return said if isinstance(said, ToolQuestion) else ToolQuestion()
+
+
+def _metadata(run: RunContext[Any], name: str) -> Mapping[str, object]:
+    found = run.tools.get(name)
+    return (found.metadata if found is not None else None) or {}
+
+
+@dataclass(frozen=True)
+class DecidedTogether:
+    """Calls that are decided on at once."""
+
+    decision: ToolApproval
+    is_together: bool
+    """Whether the plan has them by their numbers; otherwise it is the arguments of the one."""
+    calls: list[ToolCallPart] = field(default_factory=list)
+
+
+def _decided_together(run: RunContext[Any], calls: Iterable[ToolCallPart]) -> list[DecidedTogether]:
     """Return which calls are decided on at once, and on which terms."""
-    groups: list[tuple[ToolApproval, list[ToolCallPart]]] = []
-    together: dict[ToolApproval, list[ToolCallPart]] = {}
+    groups: list[DecidedTogether] = []
+    together: dict[ToolApproval, DecidedTogether] = {}
     for each in calls:
-        said = replace(_decision(run, each.tool_name), risk="")
-        # guard: other-terms-asked-apart
-        group = together.setdefault(said, []) if said.is_together else []
-        if not group:
-            groups.append((said, group))
-        group.append(each)
+        said = _decision(run, each.tool_name)
+        group = DecidedTogether(said, _question(run, each.tool_name).is_together)
+        if group.is_together:
+            group = together.setdefault(said, group)  # guard: other-terms-asked-apart
+        if not group.calls:
+            groups.append(group)
+        group.calls.append(each)
     return groups
 
 
 def _asked_call(run: RunContext[Any], asked: ToolCallPart) -> AskedCall:
-    risk = _decision(run, asked.tool_name).risk
+    risk = _question(run, asked.tool_name).risk
     return AskedCall(asked.tool_name, risk, asked.args_as_dict())
 
 

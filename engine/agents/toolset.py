@@ -20,6 +20,7 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from engine.agents.cuts import WHOLE, Cut
+from engine.agents.digests import UNDIGESTED
 from engine.agents.model_errors import UnitFailed
 from engine.agents.places import place_in_answer
 from engine.agents.prompts.conversation import Brought
@@ -73,10 +74,16 @@ RUNNING: Final[ContextVar[RunningAgent]] = ContextVar("running_agent")
 
 @dataclass(frozen=True)
 class ToolApproval:
-    """Who decides whether a tool may be called."""
+    """Who decides whether a tool may be called. It is in digests: another field parks episodes."""
 
     approvers: tuple[str, ...] | None = None
     expires_s: float | None = None
+
+
+@dataclass(frozen=True)
+class ToolQuestion:
+    """How people are asked about a call of a tool. It is in no digest."""
+
     is_together: bool = False
     """Whether all such calls of an answer are decided on together."""
     risk: str = ""
@@ -92,6 +99,8 @@ class StepTool:
     """For a function that makes steps, what its arguments are checked with."""
     makes_steps: StepFunction | None = None
     decision: ToolApproval | None = None
+    is_together: bool = False
+    """Whether people decide on its calls together with others of an answer."""
     cut: Cut = WHOLE
 
     @property
@@ -104,6 +113,14 @@ class StepTool:
     def risk_shown(self) -> str:
         """What people are told of the risk."""
         return "unknown" if self.makes_steps is not None else self.tool.risk
+
+    @property
+    def metadata(self) -> dict[str, object] | None:
+        """What its definition has for us; None: nobody decides on its calls."""
+        if self.decision is None:
+            return None
+        question = ToolQuestion(self.is_together, self.risk_shown)
+        return {APPROVAL: self.decision, UNDIGESTED: question}
 
     def is_risky(self, ask_from: Risk | None) -> bool:
         """Return whether people are asked about it who are asked from a risk on; None: never."""
@@ -149,7 +166,7 @@ class StepToolset(AbstractToolset[Any]):
             description=each.tool.description or None,
             parameters_json_schema=each.tool.schema,
             kind="unapproved" if each.decision else "function",
-            metadata={APPROVAL: each.decision} if each.decision else None,
+            metadata=each.metadata,
         )
         return ToolsetTool(toolset=self, tool_def=definition, max_retries=1, args_validator=_ANY)
 
@@ -271,7 +288,7 @@ def toolset(
     if ask not in get_args(Ask):
         raise InvalidAction(f"ask: {ask!r} is not one of {', '.join(get_args(Ask))}")
     named = None if approvers is None else tuple(approvers)
-    decision = ToolApproval(named, expires_s, ask == "together")
+    decision = ToolApproval(named, expires_s)
     asked = list(requires_approval)
     if strays := [each for each in asked if each not in tools]:
         raise InvalidAction(f"requires_approval: {strays[0]!r} is none of the tools")
@@ -285,7 +302,8 @@ def toolset(
         made[one.name] = replace(
             one,
             cut=(cut or {}).get(one.name, WHOLE),
-            decision=replace(decision, risk=one.risk_shown) if is_asked else None,
+            decision=decision if is_asked else None,
+            is_together=ask == "together",
         )
     if unknown := [name for name in cut or {} if name not in made]:
         raise InvalidAction(f"cut: {unknown[0]!r} is none of the tools: {', '.join(made)}")

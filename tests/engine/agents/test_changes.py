@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
 import pytest
 
+from engine.agents.digests import digest
 from engine.agents.toolset import toolset
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult, Function, code_of
@@ -64,6 +66,37 @@ async def test_a_changed_agent_parks_its_episode_and_says_what_has_changed(what,
     events = await up_to_the_tool(checking(agent_of(script(), look)))
     life = await resume(app_of(checking(changed()), budget=MANY), events)
     assert f"{what} of the agent have changed" in life.parked
+
+
+@tool(risk="change", idempotent=True)
+async def restart(service: str) -> str:
+    """Restart a service."""
+    return "ok"
+
+
+@tool(risk="destroy", idempotent=True)
+async def restart_by_force(service: str) -> str:
+    """Restart a service."""
+    return "ok"
+
+
+async def definition_of(offered, **options):
+    box = toolset(offered, requires_approval=[offered], **options)
+    (made,) = (await box.get_tools(None)).values()
+    return made.tool_def
+
+
+async def test_how_people_are_asked_about_calls_of_a_tool_is_not_what_its_agent_is():
+    was = await definition_of(restart)
+    together = await definition_of(restart, ask="together")
+    riskier = replace(await definition_of(restart_by_force), name=was.name)
+    assert {digest(each) for each in (was, together, riskier)} == {digest(was)}
+
+
+async def test_episodes_of_an_agent_whose_calls_need_approval_outlive_an_upgrade():
+    """If this fails, every open episode of such an agent parks: do not write another digest."""
+    made = await definition_of(restart, approvers=["ann"], expires_s=60.0)
+    assert digest(made.metadata) == "4761cbc3b6ea"
 
 
 async def test_an_agent_may_go_on_with_what_was_recorded():
