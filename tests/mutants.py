@@ -10164,6 +10164,12 @@ TABLE: Final[Sequence[Mutant]] = (
         PLANS,
     ),
     Mutant(
+        "hidden-value-stays-with-item",
+        "agents: a hidden value is given to no other item of a list",
+        returns("asked[number] if number < len(asked) else ABSENT"),
+        CALLS_TOGETHER,
+    ),
+    Mutant(
         "other-call-calls-nothing",
         "agents: of calls that a model has asked for, people make no others",
         never,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, Final
 
 from engine.agents.cuts import head
 from engine.app.function_tool import without_values
-from engine.secrets import HIDDEN, hide, removed, without
+from engine.secrets import HIDDEN, hide, removed, texts_in, without
 from engine.validation import ABSENT, shown
 from streams.json import JsonObject
 
@@ -126,7 +125,8 @@ def changed_arguments(
 def restored(edited: object, asked: object) -> Any:  # noqa: ANN401 - any JSON value
     """Return `edited` with the values of `asked` where people were shown that one is hidden.
 
-    Raises `LookupError` if there is none at that place.
+    Raises `LookupError` if there is none at that place, or if that is in an item of a list of which
+    nobody knows which one it was.
     """
     match edited:
         case str() if edited == HIDDEN:
@@ -138,7 +138,33 @@ def restored(edited: object, asked: object) -> Any:  # noqa: ANN401 - any JSON v
             return {name: restored(each, named.get(name, ABSENT)) for name, each in edited.items()}
         case list():
             listed = asked if isinstance(asked, list) else []
-            pairs = zip_longest(edited, listed[: len(edited)], fillvalue=ABSENT)
-            return [restored(each, before) for each, before in pairs]
+            return [
+                restored(each, _item(edited, number, listed)) for number, each in enumerate(edited)
+            ]
         case _:
             return edited
+
+
+def _item(edited: Sequence[object], number: int, asked: Sequence[object]) -> object:
+    """Return the item of `asked` that people have left at a place; `ABSENT`: nobody knows which."""
+    item = edited[number]
+    if len(edited) == len(asked) and _is_left(item, asked[number]):
+        return asked[number]
+    # Long lists are seldom of anything hidden.
+    alike = [each for each in asked if _is_left(item, each)] if HIDDEN in texts_in(item) else []
+    return alike[0] if len(alike) == 1 else ABSENT  # guard: hidden-value-stays-with-item
+
+
+def _is_left(edited: object, asked: object) -> bool:
+    """Return whether people have left a value as it was, but for what is hidden."""
+    match edited, asked:
+        case str(), _ if edited == HIDDEN:
+            return True
+        case dict(), dict():
+            is_same = edited.keys() == asked.keys()
+            return is_same and all(_is_left(each, asked[name]) for name, each in edited.items())
+        case list(), list():
+            is_same = len(edited) == len(asked)
+            return is_same and all(map(_is_left, edited, asked))
+        case _:
+            return edited == asked

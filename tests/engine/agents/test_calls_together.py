@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.agents.plans.edits import restored
 from engine.agents.toolset import toolset
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
@@ -123,6 +124,45 @@ async def test_what_a_tool_hides_is_hidden_in_the_plan_and_may_stay_as_it_is():
     life = await lives(*healing(done, calls=calls), ("approve", {"plan": edited}))
     assert plan_of_block(life)["1"]["args"] == {"replicas": 3, "token": "***"}
     assert done == [(2, "s3cret")]
+
+
+def user(name, password):
+    return {"name": name, "password": password}
+
+
+ANN, BOB, CY = (user(name, f"of {name}") for name in ("ann", "bob", "cy"))
+"""Their passwords are hidden."""
+
+
+@pytest.mark.parametrize(
+    ("edited", "is_meant"),
+    [
+        ([user("ann", "***"), user("bob", "***"), user("cy", "***")], [ANN, BOB, CY]),
+        ([user("bob", "***")], [BOB]),
+        ([user("cy", "***"), user("ann", "***")], [CY, ANN]),
+        (
+            [user("ann", "new"), user("bob", "***"), user("cy", "***")],
+            [user("ann", "new"), BOB, CY],
+        ),
+        ([user("di", "new")], [user("di", "new")]),
+        ([user("di", "***")], None),
+        ([user("ann", "***"), user("bob", "***"), user("di", "***")], None),
+        ([{"password": "***"}], None),
+        (["***", "***"], None),
+    ],
+)
+def test_a_hidden_value_stays_with_its_item_of_a_list(edited, is_meant):
+    asked = {"users": [ANN, BOB, CY]}
+    if is_meant is None:
+        with pytest.raises(LookupError):
+            restored({"users": edited}, asked)
+    else:
+        assert restored({"users": edited}, asked) == {"users": is_meant}
+
+
+def test_hidden_values_of_items_that_look_alike_stay_where_they_are():
+    asked = [{"key": "one"}, {"key": "two"}, 3]
+    assert restored([{"key": "***"}, {"key": "***"}, 4], asked) == [*asked[:2], 4]
 
 
 async def test_calls_that_others_decide_on_are_asked_about_apart():
