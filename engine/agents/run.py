@@ -58,6 +58,9 @@ _THREADS: Final = ThreadPoolExecutor(max_workers=16, thread_name_prefix="vigil-a
 SUMMARY_CHARS: Final = 200
 """How much of a call the summary of its approval shows; the plan has all of it."""
 
+TOGETHER_BYTES_MAX: Final = 128 * 1024
+"""Most bytes of the arguments of calls that people decide on together, unless it is one call."""
+
 OTHER_CHANGES: Final = (
     "approved with {}, which is no change of its arguments: nothing was called; write them by their"
     " names"
@@ -310,10 +313,14 @@ def _decided_together(run: RunContext[Any], calls: Iterable[ToolCallPart]) -> li
     """Return which calls are decided on at once, and on which terms."""
     groups: list[DecidedTogether] = []
     together: dict[ToolApproval, DecidedTogether] = {}
+    sizes: dict[ToolApproval, int] = {}
     for each in calls:
-        said = _decision(run, each.tool_name)
+        said, size = _decision(run, each.tool_name), len(each.args_as_json_str().encode())
         group = DecidedTogether(said, _question(run, each.tool_name).is_together)
         if group.is_together:
+            sizes[said] = sizes.get(said, 0) + size
+            if sizes[said] > TOGETHER_BYTES_MAX:  # guard: calls-together-fit
+                together[said], sizes[said] = group, size
             group = together.setdefault(said, group)  # guard: other-terms-asked-apart
         if not group.calls:
             groups.append(group)

@@ -16,7 +16,9 @@ from streams.json import JsonObject
 PREVIEW_CHARS_MAX: Final = 4_000
 """How much people see of what a call would do, in characters."""
 
-_PREVIEW: Final = head(PREVIEW_CHARS_MAX)
+PREVIEWS_CHARS_MAX: Final = 30_000
+"""How much they see of what all calls would do. JSON has up to 6 bytes for a character, so beside a
+plan of `PLAN_BYTES_MAX` these fit in what people can be asked about, 256 KiB."""
 
 FIELDS: Final = frozenset({"risk", "why", "would"})
 """What people see of a call of a plan beside its tool and its arguments."""
@@ -36,7 +38,9 @@ class AskedCall:
     would: object = ABSENT
     """What it would do, any JSON value, if that is known."""
 
-    def shown(self, hidden: frozenset[str], secrets: Collection[str]) -> JsonObject:
+    def shown(
+        self, hidden: frozenset[str], secrets: Collection[str], *, preview_chars: int
+    ) -> JsonObject:
         """Return what people see of it, without the values of the keys `hidden`, and `secrets`."""
         args = without_values(self.args, hidden)  # guard: plan-hides-secrets
         said: JsonObject = {"tool": self.tool, "risk": self.risk, "args": args}
@@ -45,7 +49,7 @@ class AskedCall:
         if self.would is not ABSENT:
             # guard: preview-hides-secrets
             would = hide(without_values(self.would, hidden), secrets)
-            said["would"] = _PREVIEW.of(would)
+            said["would"] = head(preview_chars).of(would)
         return said
 
 
@@ -67,7 +71,13 @@ def secrets_of_calls(calls: Sequence[AskedCall], hidden: frozenset[str]) -> froz
 def shown_plan(calls: Sequence[AskedCall], hidden: frozenset[str]) -> dict[str, JsonObject]:
     """Return the plan that people see and may change: each call by its number, from 1."""
     secrets = secrets_of_calls(calls, hidden)
-    return {str(number): each.shown(hidden, secrets) for number, each in enumerate(calls, start=1)}
+    previews = sum(each.would is not ABSENT for each in calls)
+    # guard: previews-fit-together
+    chars = min(PREVIEW_CHARS_MAX, PREVIEWS_CHARS_MAX // max(previews, 1))
+    return {
+        str(number): each.shown(hidden, secrets, preview_chars=chars)
+        for number, each in enumerate(calls, start=1)
+    }
 
 
 def edited_calls(calls: Sequence[AskedCall], plan: object) -> list[EditedCall]:

@@ -17,13 +17,17 @@ from engine.app.function_tool import FunctionTool
 from engine.app.tools import OfferedTool, Risk
 from engine.errors import InvalidAction
 from engine.validation import is_whole, near
-from streams.json import JsonObject
+from streams.json import JsonObject, raw
 
 CALLS_MAX: Final = 10
 """Most calls of a plan, unless it is declared with another number."""
 
 CALLS_MOST: Final = 100
 """Most calls that a plan may be declared with."""
+
+
+PLAN_BYTES_MAX: Final = 64 * 1024
+"""Most bytes of a plan's arguments and reasons, as JSON: people see all of them at once."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,9 @@ class PlanTools:
                 raise ValueError(f"call {number}: {problem}")
             if told := tool.tool.problem_of(each.args):  # guard: planned-arguments-fit
                 raise ValueError(f"call {number}: {told}")
+        size = _size_bytes(calls)
+        if size > PLAN_BYTES_MAX:  # guard: plan-bytes-max
+            raise ValueError(f"{size:,} bytes of arguments; a plan has {PLAN_BYTES_MAX:,} at most")
 
     def schema(self) -> JsonObject:
         """Return the JSON schema of a plan: each call has the arguments of its tool."""
@@ -154,6 +161,14 @@ class CallPlan:
             return msgspec.convert(said, cls, from_attributes=True)
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
+
+
+def _size_bytes(calls: Sequence[PlannedCall]) -> int:
+    """Return how large what people see of them is; `ValueError`: it is no JSON."""
+    try:
+        return len(memoryview(raw([[each.args, each.why] for each in calls])))
+    except TypeError as error:
+        raise ValueError(f"arguments: {error}") from error
 
 
 def _inlined(tool: StepTool) -> JsonObject:

@@ -195,6 +195,15 @@ async def test_calls_that_others_decide_on_are_asked_about_apart():
     assert [sorted(plan_of_block(life, n)) for n in (0, 1)] == [["1", "2"], ["1"]]
 
 
+async def test_calls_that_are_too_large_together_are_asked_about_apart():
+    done = []
+    names = [letter * 60_000 for letter in "abc"]
+    calls = [("restart", {"service": name}) for name in names]
+    life = await lives(*healing(done, calls=calls), ("approve", {}), ("approve", {}))
+    assert [sorted(plan_of_block(life, n)) for n in (0, 1)] == [["1", "2"], ["1"]]
+    assert sorted(done) == names
+
+
 async def test_of_a_tool_of_steps_people_are_told_that_its_risk_is_unknown():
     async def repair(ctx, name: str) -> str:
         return f"{name} repaired"

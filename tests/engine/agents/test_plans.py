@@ -55,6 +55,10 @@ class Cluster:
             done.append(f"resize {service} to {replicas}")
             return "resized"
 
+        @tool
+        async def take(anything: object) -> str:
+            return ""
+
         async def drain(ctx, host: str) -> str:
             """Move everything off a host."""
             await ctx.call(look, host=host)
@@ -63,7 +67,7 @@ class Cluster:
         self.look, self.scale, self.wipe, self.drain = look, scale, wipe, drain
         self.resize, self.count_pods = resize, count_pods
         self.tools = [look, scale, wipe, count_pods, resize]
-        self.plans = plan_of(look, scale, wipe, resize, drain, previews={resize: count_pods})
+        self.plans = plan_of(look, scale, wipe, resize, drain, take, previews={resize: count_pods})
 
 
 @pytest.fixture
@@ -112,6 +116,8 @@ def plan_seen(life):
         ([call("look", host="a"), call("look")], "call 2: look(): Object missing required field"),
         ([call("scale", service="web", replicas="3")], r"call 1: scale\(\): Expected `int`"),
         ([call("look", host="a")] * 11, "11 calls; a plan has 10 at most"),
+        ([call("look", host="a" * 66_000)], "66,018 bytes of arguments; a plan has 65,536 at most"),
+        ([call("take", anything=set)], "arguments: Encoding objects of type type is unsupported"),
     ],
 )
 def test_a_plan_that_cannot_be_carried_out_is_none(cluster, calls, problem):
@@ -133,7 +139,7 @@ def test_a_model_is_told_the_tools_with_arguments_and_risks(cluster):
         each["properties"]["tool"]["const"]: each
         for each in schema["properties"]["calls"]["items"]["anyOf"]
     }
-    assert [*calls] == ["look", "scale", "wipe", "resize", "drain"]
+    assert [*calls] == ["look", "scale", "wipe", "resize", "drain", "take"]
     assert calls["wipe"]["description"] == "Delete a volume. Risk: destroy."
     assert calls["wipe"]["properties"]["args"]["required"] == ["volume"]
     assert calls["drain"]["description"] == "Move everything off a host. Risk: unknown."
@@ -316,6 +322,28 @@ async def test_what_is_said_of_a_plan_quotes_nothing_that_a_tool_hides():
     assert seen["would"].startswith('{"token":"***","would":"use ***","zeros":"00')
     assert seen["would"].endswith("more characters are left out]")
     assert classified(life) == {"status": "done"}
+
+
+async def test_a_plan_of_as_many_calls_and_previews_as_may_be_can_be_asked_about():
+    @tool
+    async def count(host: str) -> str:
+        return "\x01" * 5_000  # Six bytes each, as JSON.
+
+    @tool(risk="change")
+    async def restart(host: str) -> str:
+        return "up"
+
+    plans = plan_of(restart, previews={restart: count}, calls_max=100)
+    calls = [PlannedCall("restart", {"host": f"{n:0600}"}) for n in range(100)]
+
+    async def heal(ctx, trigger):
+        done = await run_plan(ctx, plans("all", calls))
+        return ConvergeResult(classification={"status": done.status})
+
+    life = await lives(heal, [count, restart], ("deny", {}))
+    assert classified(life) == {"status": "denied"}
+    would = plan_seen(life)["100"]["would"]
+    assert would == "\x01" * 300 + "\n[4,700 more characters are left out]"
 
 
 async def test_what_is_hidden_is_given_to_no_other_tool(cluster):
