@@ -9771,6 +9771,12 @@ TABLE: Final[Sequence[Mutant]] = (
         PROMPTS,
     ),
     Mutant(
+        "replayed-call-hides",
+        "prompts: what was hidden before a crash is hidden after it",
+        dropped,
+        PROMPTS,
+    ),
+    Mutant(
         "cut-result-hides-values",
         "prompts: a part of a result is kept without what its tool hides",
         never,

@@ -187,6 +187,10 @@ class EpisodeTurns:
             action, executor.app.tool(executor.actor, action.capability, action.action)
         )
 
+    def note_replayed(self, action: Step, result: object) -> None:
+        """Note what people must not see of a step that another attempt has recorded."""
+        self.executor.note_replayed(action, result)
+
     def request_for(self, exceeded: BudgetExceeded) -> RequestApproval | None:
         """Return what people are asked where a call does not fit in the budget; None: nobody is."""
         asking = self.executor.expectation.on_exhausted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, assert_never
@@ -308,6 +309,27 @@ class StepExecutor:
         if len(memoryview(shown)) > validation.KEPT_BYTES_MAX:
             return replace(step, result=kept, is_hidden=True)
         return replace(step, result=kept, result_shown=shown)
+
+    def note_replayed(self, action: Step, result: object) -> None:
+        """Note what people must not see of a step that another attempt has recorded.
+
+        The journal has its arguments redacted, so only who asks for it again knows what that was.
+        """
+        if isinstance(action, Synthesize):
+            self.hidden.update(texts_in(action.transient))
+        tool = self._registered(action) if isinstance(action, ToolCall) else None
+        if tool is None or not isinstance(action, ToolCall):
+            return
+        shown = seen = raw(None)
+        if tool.hides:
+            # A newer version may be unable to redact what an older one did: then all is hidden.
+            with suppress(EpisodeFailed):
+                shown = call_now(self._shown, action)
+            with suppress(EpisodeFailed):
+                seen = raw(call_now(tool.redact_result, unraw(raw(result))))
+            self.hidden.update(removed(result, unraw(seen)))
+        with suppress(EpisodeFailed):
+            self.hidden.update(call_now(secrets_of, action, tool, shown=shown))
 
     def secrets_in(self, records: Iterable[Recorded]) -> frozenset[str]:
         """Return the texts that tools hid in the results that `records` hold.

@@ -143,6 +143,9 @@ class LiveTurns(Protocol):
     def shown(self, action: ToolCall) -> msgspec.Raw:
         """Return the arguments of a call as people may see them."""
 
+    def note_replayed(self, action: Step, result: object) -> None:
+        """Note that the journal had the end of `action`; `result` is None if it has failed."""
+
     def request_for(self, exceeded: BudgetExceeded) -> RequestApproval | None:
         """Return what people are asked where a call does not fit in the budget; None: nobody is."""
 
@@ -394,11 +397,15 @@ class StrategyRun:
     async def step(self, action: Step, *, also: Sequence[Command] = ()) -> Any:  # noqa: ANN401
         """Return the result of `action`; `CallFailed`: it has failed."""
         taken = await self.taken(action, also=also)
-        if taken.error_class == CALL_TIMEOUT:
+        failed = taken.error_class
+        result = None if failed else await self.result_of(taken)
+        if isinstance(taken, StepRecorded):
+            self._turns.note_replayed(action, result)  # guard: replayed-call-hides
+        if failed == CALL_TIMEOUT:
             raise CallTimeout(taken.error_detail)
-        if taken.error_class:
-            raise CallFailed(taken.error_class, taken.error_detail, recorded=taken.result)
-        return await self.result_of(taken)
+        if failed:
+            raise CallFailed(failed, taken.error_detail, recorded=taken.result)
+        return result
 
     async def result_of(self, taken: Taken) -> Any:  # noqa: ANN401 - any JSON value
         """Return the result of a step, which may be in the object store."""

@@ -371,6 +371,9 @@ class LabTurns:
         if spent := overspent(budget, turns=turns, tokens=tokens, wall_s=0.0, usd=usd):
             raise spent
 
+    def note_replayed(self, action: Step, result: object) -> None:
+        """Nothing is kept for people."""
+
     def request_for(self, exceeded: BudgetExceeded) -> None:
         """Nobody is asked for more."""
 

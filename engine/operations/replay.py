@@ -357,6 +357,9 @@ class _ReplayTurns:
     def check(self, *, begun: int) -> None:
         """Nothing keeps a replay from going on."""
 
+    def note_replayed(self, action: Step, result: object) -> None:
+        """Nothing is kept for people."""
+
     def request_for(self, exceeded: BudgetExceeded) -> None:
         """Nobody is asked for more."""
 

@@ -23,17 +23,17 @@ from engine.agents.unit import AGENT_BYTES_MAX, MESSAGES_HERE_BYTES_MAX
 from engine.app.actions import Retries
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
-from engine.app.tools import ToolFailed
+from engine.app.tools import Tool, ToolFailed
 from engine.episodes import results
 from engine.episodes.results import fetch
-from engine.errors import PromptNotKept
+from engine.errors import CallFailed, PromptNotKept
 from engine.execution import driver
 from streams.memory import memory_ports
 from streams.memory.objects import MemoryObjects
-from streams.model.events import EpisodeStarted, StepKind, StepRecorded
+from streams.model.events import EpisodeBlocked, EpisodeStarted, StepKind, StepRecorded
 from tests.engine.agents.stage import MANY, Script, agent_of
 from tests.engine.functions.stage import app_of, middle, play, resume
-from tests.engine.stage import CLOCK
+from tests.engine.stage import CLOCK, decide, lived, open_episode, running
 from vigil.testing import (
     AskedTool,
     FailureAnswer,
@@ -366,6 +366,103 @@ async def test_what_a_tool_of_steps_hides_from_people_is_not_kept():
     function = asking(agent_of(Script([("enter", {})], "done"), toolsets=[toolset(enter)]))
     prompt = await asked_last(function, tools=[login])
     assert prompt.messages[-1]["parts"][0]["content"] == "entered with ***"
+
+
+@tool(redact=["token"])
+async def sign_in(token: str) -> dict:
+    """Sign in."""
+    return {"token": "an0ther-secret", "said": f"signed in with {token}"}
+
+
+@tool(redact=["token"])
+async def refuse_all(token: str) -> str:
+    """Refuse."""
+    raise ToolFailed("denied", f"no such token: {token}")
+
+
+@tool(side_effect=True)
+async def wipe(volume: str) -> str:
+    """Wipe."""
+    return "wiped"
+
+
+async def enter(ctx) -> str:
+    """Enter."""
+    found = await ctx.call(sign_in, token="hunter2-hunter2")
+    try:
+        await ctx.call(refuse_all, token="swordf1sh-fish")
+    except CallFailed as failed:
+        return f"{found['said']}, {found['token']}, {failed.detail}"
+
+
+def entering(*turns, **approval):
+    """Return a function whose agent has a tool that quotes what others hide."""
+    tools = toolset(enter, wipe, **approval)
+    return asking(agent_of(Script(*turns), toolsets=[tools]))
+
+
+ENTERED_WITH = [sign_in, refuse_all, wipe]
+
+
+def kept_of(life):
+    """Return what is kept of all messages of an episode, as text."""
+    steps = [each for each in life.of(StepRecorded) if each.prompt]
+    return "".join(bytes(each.prompt.messages.json).decode() for each in steps)
+
+
+def is_hidden(life):
+    kept = kept_of(life)
+    secrets = "hunter2", "an0ther", "swordf1sh"
+    return "no such token: ***" in kept and not any(each in kept for each in secrets)
+
+
+async def test_what_a_tool_of_steps_quotes_is_not_kept_after_a_crash_at_any_moment():
+    function = entering([("enter", {})], "done")
+    life, ports, _ = await played(function, tools=ENTERED_WITH)
+    assert is_hidden(life)
+    events = middle(life)
+    for until in range(1, len(events)):
+        app = app_of(function, tools=ENTERED_WITH, budget=MANY)
+        again = await resume(app, events[:until], objects=ports.objects)
+        assert is_hidden(again), until
+
+
+async def test_what_a_tool_of_steps_quotes_is_not_kept_after_an_approval_beside_it():
+    asks = [("enter", {}), ("wipe", {"volume": "x"})]
+    function = entering(asks, "done", requires_approval=[wipe])
+    ports = memory_ports(clock=CLOCK)
+    app = app_of(function, tools=ENTERED_WITH, budget=MANY)
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        await lived(ports, id_, lambda life: life.of(EpisodeBlocked))
+        await decide(ports, id_, "approve")
+        life = await lived(ports, id_)
+    assert is_hidden(life)
+
+
+async def test_a_tool_that_can_hide_no_more_has_all_of_its_call_hidden():
+    class Vault(Tool):
+        async def call(self, action, args, ctx):
+            return args["key"]
+
+        def redact(self, args):
+            return {"key": "***"}
+
+    class Broken(Vault):
+        def redact(self, args):
+            raise KeyError(args)
+
+    async def read(ctx) -> str:
+        """Read."""
+        return f"read {await ctx.call('vault.read', key='hunter2-hunter2')}"
+
+    function = asking(agent_of(Script([("read", {})], "done"), toolsets=[toolset(read)]))
+    life, ports, _ = await played(function, tools={"vault": Vault()})
+    events = middle(life)
+    until = next(n for n, e in enumerate(events) if getattr(e, "tool_name", "") == "vault.read")
+    app = app_of(function, tools={"vault": Broken()}, budget=MANY)
+    again = await resume(app, events[: until + 1], objects=ports.objects)
+    assert "read ***" in kept_of(again)
 
 
 async def test_a_result_of_which_people_see_nothing_is_not_told():
