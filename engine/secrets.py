@@ -29,7 +29,7 @@ def without(text: str, secrets: Collection[str]) -> str:
 
 
 def hide(value: object, secrets: Collection[str]) -> object:
-    """Return a JSON value without `secrets`, in keys and texts at any depth."""
+    """Return a JSON value without `secrets`, in keys, texts and numbers at any depth."""
     pattern = _pattern(secrets)
     return _hide(value, pattern) if pattern else value
 
@@ -103,5 +103,8 @@ def _hide(value: object, pattern: re.Pattern[str]) -> object:
             return {pattern.sub(HIDDEN, key): _hide(each, pattern) for key, each in value.items()}
         case list():
             return [_hide(each, pattern) for each in value]
+        case int() | float() if not isinstance(value, bool):
+            # guard: quoted-number-hidden
+            return HIDDEN if pattern.fullmatch(str(value)) else value
         case _:
             return value

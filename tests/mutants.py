@@ -4734,6 +4734,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/test_telemetry.py",
     ),
     Mutant(
+        "quoted-number-hidden",
+        "secrets: a number is hidden where it is quoted as one",
+        returns("value"),
+        "tests/engine/test_secrets.py",
+    ),
+    Mutant(
         "header-token-alone",
         "secrets: the token in a header is one on its own",
         never,
@@ -9774,6 +9780,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "replayed-call-hides",
         "prompts: what was hidden before a crash is hidden after it",
         dropped,
+        PROMPTS,
+    ),
+    Mutant(
+        "kept-mistake-redacted",
+        "prompts: what a model is told of its mistakes is kept without what tools hide",
+        gives('short["content"]'),
         PROMPTS,
     ),
     Mutant(

@@ -32,6 +32,12 @@ def test_a_secret_is_hidden_in_keys_and_texts_at_any_depth():
     assert hide(value, {"t0ken"}) == {"a": [{"***": "is ***", "n": 7}], "b": None}
 
 
+def test_a_number_that_is_secret_is_hidden_as_a_number_too():
+    value = {"pin": 98765432, "as": ["98765432", 987654321, True], "n": 1.5}
+    shown = {"pin": "***", "as": ["***", 987654321, True], "n": 1.5}
+    assert hide(value, {"98765432", "True"}) == shown
+
+
 def test_the_token_of_a_header_is_a_secret_on_its_own():
     given = {"Authorization": "Bearer t0ken", "n": [1234, True]}
     assert set(texts_in(given)) == {"Bearer t0ken", "t0ken", "1234"}

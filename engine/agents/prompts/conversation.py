@@ -16,6 +16,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 from engine.agents.answer_text import without_hidden
 from engine.agents.digests import VOLATILE, digest, jsonable
 from engine.agents.prompts.asked import RECORDED, WITHIN
+from engine.app.function_tool import without_values
 from engine.secrets import hide, removed
 from streams.json import JsonObject
 
@@ -90,11 +91,18 @@ class Conversation:
         return {**said, "parts": [self._part(each, short) for each, short in pairs]}
 
     def _part(self, part: object, short: JsonObject) -> JsonObject:
+        if "content" in short:  # A model is told its mistakes with what it has said.
+            content = without_values(short["content"], self.hidden)  # guard: kept-mistake-redacted
+            return self._recorded(part, short) or {**short, "content": content}
+        return short
+
+    def _recorded(self, part: object, short: JsonObject) -> JsonObject | None:
+        """Return what is kept of a part whose content the journal has; None: it has not."""
         found = self.brought.get(part.tool_call_id) if isinstance(part, ToolReturnPart) else None
         if found is None or jsonable(found.result) != short.get("content"):
-            return short
+            return None
         if not found.is_whole:
-            return short if found.shown is None else {**short, "content": found.shown}
+            return None if found.shown is None else {**short, "content": found.shown}
         within = {WITHIN: found.within} if found.within else {}
         rest = {name: each for name, each in short.items() if name != "content"}
         return {**rest, RECORDED: found.place, **within}

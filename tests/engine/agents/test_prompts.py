@@ -12,11 +12,14 @@ from msgspec.structs import replace
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from engine.agents.cuts import head
 from engine.agents.durability import STREAMED
+from engine.agents.plans.plan import plan_of
 from engine.agents.prompts.asked import model_prompt
 from engine.agents.toolset import toolset
 from engine.agents.unit import AGENT_BYTES_MAX, MESSAGES_HERE_BYTES_MAX
@@ -463,6 +466,31 @@ async def test_a_tool_that_can_hide_no_more_has_all_of_its_call_hidden():
     app = app_of(function, tools={"vault": Broken()}, budget=MANY)
     again = await resume(app, events[: until + 1], objects=ports.objects)
     assert "read ***" in kept_of(again)
+
+
+@pytest.mark.parametrize("pin", [98765432, 765])
+async def test_a_plan_that_is_refused_is_kept_without_the_numbers_that_its_tools_hide(pin):
+    @tool(side_effect=True, redact=["pin"])
+    async def set_pin(user: str, pin: int) -> str:
+        """Set it."""
+        return "ok"
+
+    def says(messages, info):
+        plan = {"tool": "set_pin", "args": {"user": "ann", "pin": pin}}
+        is_first = len(messages) == 1
+        asked = [plan, {"tool": "nothing", "args": {}}] if is_first else [plan]
+        name = info.output_tools[0].name
+        return ModelResponse([ToolCallPart(name, {"summary": "s", "calls": asked}, "c")])
+
+    agent = Agent(FunctionModel(says, model_name="mine"), name="a", output_type=plan_of(set_pin))
+
+    async def ask(ctx, trigger):
+        return ConvergeResult(summary=(await ctx.agent(agent, "go")).output.summary)
+
+    life, _, _ = await played(ask, tools=[set_pin])
+    kept = kept_of(life)
+    assert '"pin":"***"' in kept
+    assert str(pin) not in kept
 
 
 async def test_a_result_of_which_people_see_nothing_is_not_told():
