@@ -10250,6 +10250,18 @@ TABLE: Final[Sequence[Mutant]] = (
         PLANS,
     ),
     Mutant(
+        "plan-as-text-redacted",
+        "agents: a plan that is text does not show what a tool hides",
+        returns("part"),
+        PLANS,
+    ),
+    Mutant(
+        "plan-as-text-not-told",
+        "agents: nor is it told while it comes",
+        gives("True"),
+        PLANS,
+    ),
+    Mutant(
         "agents-output-redacted",
         "agents: what one has come to does not show what a tool hides",
         dropped,

@@ -8,7 +8,7 @@ import msgspec
 
 from engine.app.function_tool import without_values
 from engine.secrets import HIDDEN
-from streams.json import UNDECODABLE, JsonObject
+from streams.json import UNDECODABLE, JsonObject, raw
 
 
 def calls_of(answer: object) -> Sequence[str]:
@@ -29,6 +29,8 @@ def answer_text(answer: object) -> str:
 def without_hidden(part: JsonObject, hidden: frozenset[str]) -> JsonObject:
     """Return a part of an answer without the values of the arguments `hidden`."""
     args = part.get("args")
+    if hidden and part.get("part_kind") == "text":
+        return _text_without_hidden(part, hidden)  # guard: plan-as-text-redacted
     if not hidden or not args:
         return part
     try:
@@ -36,6 +38,41 @@ def without_hidden(part: JsonObject, hidden: frozenset[str]) -> JsonObject:
     except msgspec.DecodeError:  # The model is told; nobody knows what is in it.
         return {**part, "args": HIDDEN}
     return {**part, "args": without_values(said, hidden)}  # guard: model-arguments-redacted
+
+
+def said_in(part: JsonObject) -> object:
+    """Return what a part of an answer says as JSON: its arguments, or its text, as far as it is."""
+    said = part.get("content", "") if part.get("part_kind") == "text" else part.get("args")
+    if not isinstance(said, str):
+        return said
+    begin, end = _object_in(said)
+    try:
+        return msgspec.json.decode(said[begin:end])
+    except msgspec.DecodeError:
+        return said
+
+
+def _text_without_hidden(part: JsonObject, hidden: frozenset[str]) -> JsonObject:
+    """Return a text without `hidden`: some models answer with a plan as text, in JSON."""
+    text = part.get("content")
+    if not isinstance(text, str) or "{" not in text:
+        return part
+    if not any(f'"{name}"' in text for name in hidden):
+        return part
+    begin, end = _object_in(text)
+    try:
+        said = msgspec.json.decode(text[begin:end])
+    except msgspec.DecodeError:  # Nobody knows what is in it.
+        return {**part, "content": HIDDEN}
+    shown = without_values(said, hidden)
+    if shown == said:
+        return part
+    return {**part, "content": f"{text[:begin]}{bytes(raw(shown)).decode()}{text[end:]}"}
+
+
+def _object_in(text: str) -> tuple[int, int]:
+    """Return where the JSON object in a text begins and ends: words may be around it."""
+    return max(text.find("{"), 0), text.rfind("}") + 1
 
 
 def _parts(answer: object, kind: str) -> Iterator[Mapping[str, object]]:

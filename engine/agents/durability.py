@@ -88,6 +88,9 @@ HEADERS: Final = "extra_headers"
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 """What tells a provider that a request is one that a dead node has made before."""
 
+IN_WORDS: Final = "text", "tool"
+"""Output modes of the library in which a text of a model is what it says in words."""
+
 STREAMED: Final = ":stream"
 """Ends the key of a request whose answer is streamed: its body says so, and a key has one body."""
 
@@ -379,12 +382,23 @@ class StreamedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Return the whole answer."""
+        # guard: plan-as-text-not-told
+        tells_text = not self._run.hidden or self._answers_in_words(
+            model_settings, model_request_parameters
+        )
         asking = self.wrapped.request_stream(messages, model_settings, model_request_parameters)
         async with asking as answer:
             async for event in answer:
                 if self._run.listener is not None:
-                    _tell(event, self._run.listener)
+                    _tell(event, self._run.listener, tells_text=tells_text)
         return answer.get()
+
+    def _answers_in_words(
+        self, settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> bool:
+        """Return whether a text is no output of another type, of which people may not see all."""
+        _, prepared = self.wrapped.prepare_request(settings, parameters)
+        return prepared.output_mode in IN_WORDS
 
 
 def can_stream(model: object) -> bool:
@@ -402,13 +416,13 @@ def can_stream(model: object) -> bool:
             return False
 
 
-def _tell(event: ModelResponseStreamEvent, listener: AnswerListener) -> None:
+def _tell(event: ModelResponseStreamEvent, listener: AnswerListener, *, tells_text: bool) -> None:
     """Tell the text of an answer, and which tools it calls: people may not see all arguments."""
     match event:
         case (
             PartStartEvent(part=TextPart(content=text))
             | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
-        ):
+        ) if tells_text:
             listener.say(text)
         case PartStartEvent(part=ToolCallPart(tool_name=name)):
             listener.call(name)

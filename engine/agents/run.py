@@ -42,6 +42,7 @@ from engine.agents.unit import OTHER_MODEL, OnChange, Parts, UnitOutcome
 from engine.app.actions import Retries
 from engine.app.function_tool import without_values
 from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
+from engine.secrets import hide
 from engine.usercode.call import call
 from engine.usercode.library_tasks import library_tasks
 from streams.json import NOTHING, raw, unraw
@@ -152,7 +153,9 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
         return _failed(failed)
     except StrategyError as error:
         return UnitOutcome(error_class=error.error_class, error_detail=str(error))
-    shown = raw(without_values(unraw(said), hidden)) if hidden else NOTHING
+    # What was said may be there as text, such as the arguments in messages.
+    secrets = run.conversation.secrets
+    shown = raw(hide(without_values(unraw(said), hidden), secrets)) if hidden else NOTHING
     return UnitOutcome(result=said, shown=NOTHING if shown == said else shown)
 
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 
-from engine.agents.answer_text import without_hidden
+from engine.agents.answer_text import said_in, without_hidden
 from engine.agents.digests import VOLATILE, digest, jsonable
 from engine.agents.prompts.asked import RECORDED, WITHIN
 from engine.app.function_tool import without_values
@@ -57,7 +56,8 @@ class Conversation:
     """Digests of the messages of the request before."""
     _answers: dict[str, str] = field(default_factory=dict)
     """Digest of an answer → its place."""
-    _secrets: set[str] = field(default_factory=set)
+    secrets: set[str] = field(default_factory=set)
+    """What answers have said that nobody may see."""
 
     def known(self, digests: Sequence[str]) -> int:
         """Return how many messages of the next request the one before begins with, too."""
@@ -76,7 +76,7 @@ class Conversation:
     def kept(self, messages: Sequence[ModelMessage]) -> list[JsonObject]:
         """Return what is kept of `messages`, which were not asked before."""
         said = [self._message(each) for each in messages]
-        hid: Any = hide(said, self._secrets)  # guard: kept-prompt-hides-secrets
+        hid: Any = hide(said, self.secrets)  # guard: kept-prompt-hides-secrets
         return list(hid)
 
     def _message(self, message: ModelMessage) -> JsonObject:
@@ -112,16 +112,8 @@ class Conversation:
         shown = [without_hidden(part, self.hidden) for part in parts]
         for part, seen in zip(parts, shown, strict=True):
             if seen is not part:
-                self._secrets.update(removed(_args(part), seen["args"]))
+                self.secrets.update(removed(said_in(part), said_in(seen)))
         return shown
-
-
-def _args(part: JsonObject) -> object:
-    args = part["args"]
-    try:
-        return msgspec.json.decode(args) if isinstance(args, str) else args
-    except msgspec.DecodeError:
-        return args
 
 
 def _short(fields: Any) -> JsonObject:  # noqa: ANN401 - the library's, as JSON

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from pydantic_ai import Agent, PromptedOutput
+from pydantic_ai.models.function import FunctionModel
 
+from engine.agents.answer_text import without_hidden
 from engine.agents.plans.carry_out import run_plan
 from engine.agents.plans.plan import CallPlan, PlannedCall, plan_of
 from engine.app.function_tool import tool
@@ -12,9 +15,12 @@ from engine.app.strategy import ConvergeResult
 from engine.app.tools import ToolFailed
 from engine.errors import InvalidAction
 from streams.json import unraw
+from streams.memory import memory_ports
 from streams.model.events import EpisodeBlocked, StepKind, StepRecorded
-from tests.engine.agents.stage import Script, agent_of, classified, last_told
+from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told
 from tests.engine.agents.test_people import lives
+from tests.engine.functions.stage import app_of
+from tests.engine.stage import CLOCK, decide, lived, open_episode, running
 
 
 class Cluster:
@@ -344,6 +350,60 @@ async def test_a_plan_of_as_many_calls_and_previews_as_may_be_can_be_asked_about
     assert classified(life) == {"status": "denied"}
     would = plan_seen(life)["100"]["would"]
     assert would == "\x01" * 300 + "\n[4,700 more characters are left out]"
+
+
+AS_TEXT = (
+    '{"summary": "s", "calls": [{"tool": "scale", "args": {"service": "w", "token": "s3cret"}}]}'
+)
+
+
+@pytest.mark.parametrize("text", [AS_TEXT, f"```json\n{AS_TEXT}\n```"])
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_what_a_tool_hides_is_hidden_where_a_plan_is_text(cluster, text, is_streamed):
+    async def stream(messages, info):
+        for each in (text[:70], text[70:]):
+            yield each
+
+    model = FunctionModel(Script(text), stream_function=stream, model_name="mine")
+    agent = Agent(model, name="planner", output_type=PromptedOutput(cluster.plans))
+
+    async def heal(ctx, trigger):
+        made = await ctx.agent(agent, "go", stream=is_streamed, keep_messages=True)
+        return ConvergeResult(classification=told(await run_plan(ctx, made.output)))
+
+    ports = memory_ports(clock=CLOCK)
+    deltas = []
+    ports.deltas.publish = lambda _, delta: deltas.append(delta)
+    app = app_of(heal, tools=cluster.tools, budget=MANY)
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        await lived(ports, id_, lambda life: life.of(EpisodeBlocked))
+        await decide(ports, id_, "approve")
+        life = await lived(ports, id_)
+    assert cluster.done == ["scale w to 1s3cret"]
+    assert "s3cret" not in str(deltas)
+    steps = [each for each in life.of(StepRecorded) if b"s3cret" in bytes(each.result)]
+    assert [each.kind for each in steps] == [StepKind.MODEL_REQUEST, StepKind.AGENT]
+    for each in steps:
+        assert b"***" in bytes(each.result_shown)
+        assert b"s3cret" not in bytes(each.result_shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"token": "s3cret"', "***"),
+        ('no {"token": "s3cret"', "***"),
+        ('{"token": "s3cret"} or {"token": "s3cret"}', "***"),
+        ('the "token" is not there', 'the "token" is not there'),
+        ('{"a": 1}', '{"a": 1}'),
+        ('so: {"token": "s3cret"}.', 'so: {"token":"***"}.'),
+    ],
+)
+def test_what_nobody_can_read_in_a_text_is_hidden_with_all_of_it(text, shown):
+    part = {"part_kind": "text", "content": text}
+    assert without_hidden(part, frozenset({"token"})) == {**part, "content": shown}
+    assert without_hidden(part, frozenset()) is part
 
 
 async def test_what_is_hidden_is_given_to_no_other_tool(cluster):
