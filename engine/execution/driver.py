@@ -247,8 +247,9 @@ class EpisodeTurns:
         if self.attempt.state is not AttemptState.FENCED:  # guard: no-part-before-fence
             await self.barrier()
         sizes = () if unit.size is None else (unit.size,)
-        is_reserved = await self._reserve(sizes, unit.mark, path=path, agent=unit.name)
+        # First what may refuse the request: what is reserved for it would stay so.
         kept = await self.wall.paused_while(partial(self._kept, unit))
+        is_reserved = await self._reserve(sizes, unit.mark, path=path, agent=unit.name)
         self.attempt.claim.check()
         started_s = self.clock.monotonic_s()
         made = await self._made(unit, path)

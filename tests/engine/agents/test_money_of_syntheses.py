@@ -14,6 +14,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from engine.agents.unit import AGENT_BYTES_MAX
 from engine.app.actions import synthesize
 from engine.app.actor import Actor
 from engine.app.app import App
@@ -27,7 +28,7 @@ from streams.memory import memory_ports
 from streams.model.events import EndStatus, StepAnnounced, StepKind, StepRecorded
 from streams.model.money import Price, Spending
 from streams.model.triggers import Budget, Mode
-from tests.engine.agents.stage import classified
+from tests.engine.agents.stage import agent_of, classified
 from tests.engine.functions.stage import middle, resume
 from tests.engine.stage import (
     CLOCK,
@@ -94,6 +95,18 @@ async def spent_in(ports):
 
 def reserved(life):
     return [each.reserved_usd for each in life.of(StepAnnounced)]
+
+
+async def test_what_is_refused_before_it_is_asked_leaves_nothing_reserved():
+    agent = agent_of(says_fine, model_settings=SHORT, instructions="x" * AGENT_BYTES_MAX)
+
+    async def ask(ctx, trigger):
+        await ctx.agent(agent, "go", on_change="old")
+
+    ports = memory_ports(clock=CLOCK)
+    life = await played(app_of(ask, usd="100000", actor=[Spending(usd="100000")]), ports)
+    assert life.end.error_class == "invalid_action"
+    assert await spent_in(ports) == []
 
 
 async def test_the_most_is_reserved_before_a_model_is_asked_and_its_cost_takes_that_place():
