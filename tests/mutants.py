@@ -10250,6 +10250,12 @@ TABLE: Final[Sequence[Mutant]] = (
         PLANS,
     ),
     Mutant(
+        "lost-version-parks",
+        "old agents: one that is not kept any more parks its episodes",
+        never,
+        OLD_AGENTS,
+    ),
+    Mutant(
         "plan-as-text-redacted",
         "agents: a plan that is text does not show what a tool hides",
         returns("part"),

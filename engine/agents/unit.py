@@ -157,8 +157,8 @@ class Parts(Protocol):
     def recorded_at(self, place: str) -> StepRecorded | None:
         """Return the record at `place`, such as `m2.1`, until it is asked for; else None."""
 
-    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
-        """Return what is in the object store."""
+    async def find(self, stored: StoredResult) -> msgspec.Raw | None:
+        """Return what is in the object store; None: it is gone, or damaged."""
 
     def enter(self, name: str) -> AbstractAsyncContextManager[None]:
         """Have the current task make its calls as part `name` of the agent, for a while."""

@@ -64,9 +64,9 @@ class AgentParts:
         """Return the record at `place`, such as `m2.1`, until it is asked for; else None."""
         return self.run.recorded_part(f"{self.path}.{place}")
 
-    async def fetch(self, stored: StoredResult) -> msgspec.Raw:
-        """Return what is in the object store."""
-        return await self.run.fetch(stored)
+    async def find(self, stored: StoredResult) -> msgspec.Raw | None:
+        """Return what is in the object store; None: it is gone, or damaged."""
+        return await self.run.find(stored)
 
     @asynccontextmanager
     async def enter(self, name: str) -> AsyncIterator[None]:

@@ -42,6 +42,7 @@ from engine.app.context import Findings
 from engine.app.strategy import IN_STRATEGY, Function
 from engine.children.rules import CHILDREN_MAX
 from engine.episodes.episode import NOW, Command, Performed
+from engine.episodes.results import RESULT_LOST
 from engine.errors import (
     CALL_TIMEOUT,
     CRASH,
@@ -415,6 +416,18 @@ class StrategyRun:
         """Return what is in the object store."""
         fetch = partial(self._turns.fetch, stored)
         return await self._live(self._surely(fetch))  # guard: lost-result-uncatchable
+
+    async def find(self, stored: StoredResult) -> msgspec.Raw | None:
+        """Return what is in the object store; None: it is gone, or damaged."""
+        return await self._live(self._surely(partial(self._found, stored)))
+
+    async def _found(self, stored: StoredResult) -> msgspec.Raw | None:
+        try:
+            return await self._turns.fetch(stored)
+        except EpisodeFailed as lost:
+            if lost.error_class != RESULT_LOST:
+                raise
+            return None
 
     def recorded_part(self, path: str) -> StepRecorded | None:
         """Return the record at `path` of an agent, until it is asked for; None: there is none."""

@@ -25,6 +25,18 @@ FIRST: Final = "m1.1"
 """Where the first request of a run is recorded."""
 
 
+LOST: Final = "what it was is not kept any more: VIGIL_RESULTS_DAYS"
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What the record of a request says of its agent."""
+
+    version: str
+    kept: KeptJson
+    """Where all of the agent is."""
+
+
 @dataclass
 class AgentBefore:
     """What the agent of one run was at its requests that are recorded."""
@@ -36,7 +48,7 @@ class AgentBefore:
     """Why the agent of today cannot ask as it did; empty: it can, or it need not."""
     is_unknown: bool = False
     """Whether no request of the run is recorded, though one may have been announced."""
-    _was: AgentVersion | None = None
+    _was: _Recorded | None = None
     """At the newest request that is recorded; None: that is not known."""
     _changed: set[str] = field(default_factory=set)
     """What has been found to be different."""
@@ -55,7 +67,8 @@ class AgentBefore:
             return {}
         # guard: announced-anew-by-new-agent
         self.is_unknown = self.parts.recorded_at(FIRST) is None
-        was = await self._version_at(FIRST)
+        recorded = self._recorded_at(FIRST)
+        was = None if recorded is None else await self._version(recorded.kept)
         if was is None or was.model == f"{now.system}:{now.model_name}":
             return {}
         self._old = model_again(was, now)
@@ -65,39 +78,48 @@ class AgentBefore:
         """Return what the agent asks at `place`: as it was, in whatever has changed."""
         if not self.is_wanted:
             return asked
-        recorded = await self._version_at(place)
-        if recorded is not None:
-            self._was = recorded
-            now = marks_of(
-                without_messages(
-                    asked.model_id or asked.model.model_id,
-                    instructions_of(asked.messages),
-                    asked.model_settings,
-                    asked.model_request_parameters,
-                )
-            )
-            self._changed |= {each for each in ASPECTS if now[each] != recorded.marks.get(each)}
-        was, parameters = self._was, asked.model_request_parameters
-        if was is None or not self._changed:
+        parameters = asked.model_request_parameters
+        today = without_messages(
+            asked.model_id or asked.model.model_id,
+            instructions_of(asked.messages),
+            asked.model_settings,
+            parameters,
+        )
+        recorded = self._recorded_at(place)
+        self._was = was = recorded or self._was
+        is_other = recorded is not None and today.version != recorded.version
+        # An agent that has not changed needs nothing that is kept of it.
+        if was is None or not (is_other or self._changed):
             return asked
-        self.problem = problem_of_change(was, self._changed, parameters)
+        version = await self._version(was.kept)
+        if version is None:  # guard: lost-version-parks
+            self.problem = LOST
+            return asked
+        if recorded is not None:
+            now = marks_of(today)
+            self._changed |= {each for each in ASPECTS if now[each] != version.marks.get(each)}
+        self.problem = problem_of_change(version, self._changed, parameters)
         if "model" in self._changed and self._old is None:
-            self.problem = f"{was.model} cannot be asked as before"
+            self.problem = f"{version.model} cannot be asked as before"
         if self.problem:
             return asked
         if "model" in self._changed:
             self.model = self._old
-        return as_it_was(asked, was, self._changed, model=self._old)
+        return as_it_was(asked, version, self._changed, model=self._old)
 
-    async def _version_at(self, place: str) -> AgentVersion | None:
-        recorded = self.parts.recorded_at(place)
-        kept = None if recorded is None else recorded.prompt
-        return None if kept is None or kept.agent is None else await self._version(kept.agent)
+    def _recorded_at(self, place: str) -> _Recorded | None:
+        step = self.parts.recorded_at(place)
+        if step is None or step.prompt is None or step.prompt.agent is None:
+            return None
+        return _Recorded(step.agent.rpartition(":")[2], step.prompt.agent)
 
-    async def _version(self, kept: KeptJson) -> AgentVersion:
+    async def _version(self, kept: KeptJson) -> AgentVersion | None:
+        """Return the agent that was kept; None: it is not there any more."""
         name = "" if kept.stored is None else kept.stored.digest
         found = self._seen.get(name) if name else None
         if found is None:
-            json = kept.json if kept.stored is None else await self.parts.fetch(kept.stored)
+            json = kept.json if kept.stored is None else await self.parts.find(kept.stored)
+            if json is None:
+                return None
             found = self._seen[name] = msgspec.json.decode(json, type=AgentVersion)
         return found

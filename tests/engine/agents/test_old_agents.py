@@ -326,6 +326,24 @@ async def test_an_agent_that_is_too_large_to_be_kept_is_refused_in_one_line():
     assert 'on_change="old" keeps the instructions and the tools' in life.end.error_detail
 
 
+async def test_an_agent_that_has_not_changed_goes_on_though_nothing_is_kept_any_more():
+    stage = Stage()
+    undisturbed = await stage.plays(checking(made(Answers())))
+    app = app_of(checking(made(Answers())), **stage.declared)
+    events = after(middle(undisturbed), 2)
+    life = await resume(app, events, objects=MemoryObjects(CLOCK))
+    assert classified(life) == classified(undisturbed)
+
+
+async def test_an_agent_that_has_changed_parks_where_nothing_is_kept_any_more():
+    stage = Stage()
+    events = after(middle(await stage.plays(checking(made(Answers())))), 2)
+    app = app_of(checking(made(Answers(), instructions="be long")), **stage.declared)
+    life = await resume(app, events, objects=MemoryObjects(CLOCK))
+    told = "the instructions of the agent have changed: what it was is not kept any more"
+    assert told in life.parked
+
+
 async def test_what_was_recorded_before_anything_was_kept_parks_the_episode():
     async def parks(ctx, trigger):
         said = await ctx.agent(made(Answers()), "what is it?")
