@@ -90,6 +90,7 @@ from streams.model.events import (
 )
 from streams.model.findings import Finding, FindingIntent
 from streams.model.money import NO_USD
+from streams.model.triggers import Grant
 from streams.ports.log import Recorded
 from streams.subjects import stack_of
 
@@ -148,7 +149,14 @@ async def lab(
     life = _last_life(records)
     then = recorded_end(episode, life)
     steps = [each for each in life if isinstance(each, StepRecorded)]
-    turns = LabTurns(opened, app, actors[opened.actor_id], RecordedAnswers(steps), asks_all)
+    turns = LabTurns(
+        opened,
+        app,
+        actors[opened.actor_id],
+        RecordedAnswers(steps),
+        asks_all,
+        granted=episode.granted,
+    )
     other = OTHER_MODEL.set(model)
     try:
         now = await _ended(turns, expectation, stack=stack_of(records[0].subject).name)
@@ -312,6 +320,8 @@ class LabTurns:
     actor: Actor
     answers: RecordedAnswers
     asks_all: bool
+    granted: Grant
+    """What people have granted beyond its budget: all of it, from the start."""
     asked: int = 0
     """Requests that a model has answered."""
     made: list[Performed] = field(default_factory=list)
@@ -366,7 +376,7 @@ class LabTurns:
         turns = begun + sum(AGAIN not in each.path for each in self.made)
         tokens = sum(each.cost_tokens for each in self.made)
         usd = sum((each.cost_usd or NO_USD for each in self.made), NO_USD)
-        budget = self.opened.budget
+        budget = self.granted.beyond(self.opened.budget)
         # guard: lab-within-budget
         if spent := overspent(budget, turns=turns, tokens=tokens, wall_s=0.0, usd=usd):
             raise spent

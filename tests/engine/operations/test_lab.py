@@ -34,6 +34,8 @@ from streams.model.events import (
 from streams.model.triggers import Budget
 from tests.engine.agents.stage import MANY, Script, agent_of, last_told, told
 from tests.engine.agents.test_money import app_of as priced
+from tests.engine.execution.test_asked_for_more import Told, three_calls
+from tests.engine.execution.test_asked_for_more import app_of as asking_app
 from tests.engine.functions.stage import app_of
 from tests.engine.operations.lab_stage import CAREFUL, CURIOUS, Desk, recorded, verdict
 from tests.engine.output_stage import Pager
@@ -550,3 +552,13 @@ async def test_tools_that_an_agent_finds_as_it_runs_are_as_they_were():
     looked.clear()
     found = await verdict(history, app("b"))
     assert (found.differences, found.asked, looked) == ((), 2, [])
+
+
+async def test_what_people_have_granted_more_may_be_used_in_the_lab_as_well():
+    asking = asking_app(three_calls, budget=Budget(turns=2))
+    people = Told(asking)
+    life = await people.play("approve")
+    assert life.end.status is EndStatus.DONE
+    history = await record(people.ports, people.id)
+    found = await verdict(history, asking)
+    assert found.is_same, found.differences
