@@ -154,7 +154,7 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
     except StrategyError as error:
         return UnitOutcome(error_class=error.error_class, error_detail=str(error))
     # What was said may be there as text, such as the arguments in messages.
-    secrets = run.conversation.secrets
+    secrets = run.conversation.secret_values
     shown = raw(hide(without_values(unraw(said), hidden), secrets)) if hidden else NOTHING
     return UnitOutcome(result=said, shown=NOTHING if shown == said else shown)
 

@@ -165,7 +165,7 @@ class StepExecutor:
     def request_sizes(self, action: Synthesize) -> Sequence[RequestSize]:
         """Return how large the request of a synthesis is, for each model that may be asked.
 
-        None if nothing is asked, or nobody knows, as of a synthesizer of the user's own.
+        Empty if nothing is asked, or nobody knows, as of a synthesizer of the user's own.
         """
         # guard: overridden-synthesis-reserves-nothing
         if dry_run.stand_in(self.opened, SYNTHESIS) is not None:

@@ -56,7 +56,7 @@ class Conversation:
     """Digests of the messages of the request before."""
     _answers: dict[str, str] = field(default_factory=dict)
     """Digest of an answer → its place."""
-    secrets: set[str] = field(default_factory=set)
+    secret_values: set[str] = field(default_factory=set)
     """What answers have said that nobody may see."""
 
     def known(self, digests: Sequence[str]) -> int:
@@ -76,7 +76,7 @@ class Conversation:
     def kept(self, messages: Sequence[ModelMessage]) -> list[JsonObject]:
         """Return what is kept of `messages`, which were not asked before."""
         said = [self._message(each) for each in messages]
-        hid: Any = hide(said, self.secrets)  # guard: kept-prompt-hides-secrets
+        hid: Any = hide(said, self.secret_values)  # guard: kept-prompt-hides-secrets
         return list(hid)
 
     def _message(self, message: ModelMessage) -> JsonObject:
@@ -112,7 +112,7 @@ class Conversation:
         shown = [without_hidden(part, self.hidden) for part in parts]
         for part, seen in zip(parts, shown, strict=True):
             if seen is not part:
-                self.secrets.update(removed(said_in(part), said_in(seen)))
+                self.secret_values.update(removed(said_in(part), said_in(seen)))
         return shown
 
 
