@@ -320,16 +320,18 @@ class StepExecutor:
         tool = self._registered(action) if isinstance(action, ToolCall) else None
         if tool is None or not isinstance(action, ToolCall):
             return
+        # A newer version may be unable to redact what an older one did: then all is hidden.
         shown = seen = raw(None)
+        found: Iterable[str] = texts_in(action.args)
         if tool.hides:
-            # A newer version may be unable to redact what an older one did: then all is hidden.
             with suppress(EpisodeFailed):
                 shown = call_now(self._shown, action)
             with suppress(EpisodeFailed):
                 seen = raw(call_now(tool.redact_result, unraw(raw(result))))
             self.hidden.update(removed(result, unraw(seen)))
         with suppress(EpisodeFailed):
-            self.hidden.update(call_now(secrets_of, action, tool, shown=shown))
+            found = call_now(secrets_of, action, tool, shown=shown)
+        self.hidden.update(found)
 
     def secrets_in(self, records: Iterable[Recorded]) -> frozenset[str]:
         """Return the texts that tools hid in the results that `records` hold.

@@ -443,7 +443,8 @@ async def test_what_a_tool_of_steps_quotes_is_not_kept_after_an_approval_beside_
     assert is_hidden(life)
 
 
-async def test_a_tool_that_can_hide_no_more_has_all_of_its_call_hidden():
+@pytest.mark.parametrize("what", ["redact", "secrets"])
+async def test_a_tool_that_can_hide_no_more_has_all_of_its_call_hidden(what):
     class Vault(Tool):
         async def call(self, action, args, ctx):
             return args["key"]
@@ -451,9 +452,10 @@ async def test_a_tool_that_can_hide_no_more_has_all_of_its_call_hidden():
         def redact(self, args):
             return {"key": "***"}
 
-    class Broken(Vault):
-        def redact(self, args):
-            raise KeyError(args)
+    def fail(*args):
+        raise KeyError(args)
+
+    broken = type("Broken", (Vault,), {what: fail})
 
     async def read(ctx) -> str:
         """Read."""
@@ -463,7 +465,7 @@ async def test_a_tool_that_can_hide_no_more_has_all_of_its_call_hidden():
     life, ports, _ = await played(function, tools={"vault": Vault()})
     events = middle(life)
     until = next(n for n, e in enumerate(events) if getattr(e, "tool_name", "") == "vault.read")
-    app = app_of(function, tools={"vault": Broken()}, budget=MANY)
+    app = app_of(function, tools={"vault": broken()}, budget=MANY)
     again = await resume(app, events[: until + 1], objects=ports.objects)
     assert "read ***" in kept_of(again)
 
