@@ -27,7 +27,7 @@ from streams.model.events import (
 from streams.model.money import Spending
 from streams.model.triggers import Budget, EpisodeTrigger, Grant, Mode
 from tests.engine.functions.stage import Ledger
-from tests.engine.spending.asking import answered_by, ask
+from tests.engine.spending.asking import answered_at_once, ask
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,
@@ -48,13 +48,7 @@ THREE = [ask(number, worst="0.30", cost="0.20") for number in (1, 2, 3)]
 @pytest.fixture(autouse=True)
 def asked(monkeypatch):
     """Answer every request at once, and note it."""
-    requests: list[str] = []
-
-    async def answer(turns, path):
-        requests.append(path)
-
-    answered_by(answer, monkeypatch)
-    return requests
+    return answered_at_once(monkeypatch)
 
 
 async def three_calls(ctx, trigger):

@@ -50,3 +50,14 @@ def answered_by(provider: Provider, patch: pytest.MonkeyPatch) -> None:
         return await self.make(unit, path=path)
 
     patch.setattr(EpisodeTurns, "take", taken)
+
+
+def answered_at_once(patch: pytest.MonkeyPatch) -> list[str]:
+    """Have every request answered at once, and return the paths of those that are made."""
+    paths: list[str] = []
+
+    async def answer(_: EpisodeTurns, path: str) -> None:
+        paths.append(path)
+
+    answered_by(answer, patch)
+    return paths

@@ -17,7 +17,7 @@ from streams.keys import SPENDINGS
 from streams.model.events import EndStatus, StepAnnounced, StepRecorded
 from streams.model.money import Spending
 from streams.model.triggers import Budget
-from tests.engine.spending.asking import answered_by, ask
+from tests.engine.spending.asking import answered_at_once, ask
 from tests.engine.stage import CLOCK, HAPPENED, Scripted, lived, open_episode, running
 from tests.standing import standing
 
@@ -30,13 +30,7 @@ TWO = [ask(number, worst="0.30", cost="0.20") for number in (1, 2)]
 @pytest.fixture(autouse=True)
 def asked(monkeypatch):
     """Answer every request at once, and note it."""
-    requests: list[str] = []
-
-    async def answer(turns, path):
-        requests.append(path)
-
-    answered_by(answer, monkeypatch)
-    return requests
+    return answered_at_once(monkeypatch)
 
 
 def app_of(*plan, actor=(), stack=(), **expectation):
