@@ -323,6 +323,10 @@ class WorkflowSummary(RowRecord, frozen=True, kw_only=True):
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
+    budget_usd: Decimal | None
+    """US dollars; None: any sum."""
+    spent_usd: Decimal
+    """What its ended steps have spent, in US dollars."""
 
 
 class WorkflowItem(RowRecord, frozen=True, kw_only=True):
@@ -378,6 +382,10 @@ class WorkflowRecord(RowRecord, frozen=True, kw_only=True):
     started_at: datetime
     updated_at: datetime
     finished_at: datetime | None
+    budget_usd: Decimal | None
+    """US dollars; None: any sum."""
+    spent_usd: Decimal
+    """What its ended steps have spent, in US dollars."""
     items: list[WorkflowItem]
 
 

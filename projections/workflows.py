@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from typing import Final, TypeAlias, assert_never, get_args
 
 import msgspec
@@ -227,6 +228,7 @@ class InstanceProgress(Row, kw_only=True):
     cancel_reason: str | None = None
     not_undone: tuple[str, ...] | None = None
     finished_at: datetime | None = None
+    spent_usd: Decimal | None = None
 
 
 class BegunInstance(InstanceProgress, kw_only=True):
@@ -245,6 +247,8 @@ class BegunInstance(InstanceProgress, kw_only=True):
     started_at: datetime
     definition_revision: int | None
     """None: it is declared in code."""
+    budget_usd: Decimal | None
+    """None: any sum."""
 
 
 class WorkflowFold:
@@ -314,6 +318,7 @@ class WorkflowFold:
             depth=event.depth,
             started_at=at,
             definition_revision=event.spec.revision or None,
+            budget_usd=event.budget_usd or None,
         )
         for step in event.spec.steps:
             self._place(step.id, 0, seq=seq).status = StepStatus.PENDING.value
@@ -334,6 +339,8 @@ class WorkflowFold:
                 row.canceled_by, row.cancel_reason = event.by, event.reason or None
             case CompensationBegun():
                 row.status = WorkflowStatus.COMPENSATING.value
+            case StepEnded() | CompensationEnded():
+                row.spent_usd = event.spent_usd
             case WorkflowFinished():
                 row.status, row.finished_at = event.status.value, at
                 row.not_undone = event.not_undone

@@ -54,6 +54,7 @@ PUBLIC_EVENTS: Final = frozenset(
         "service_level.missed",
         "service_level.recovered",
         "workflow.blocked",
+        "workflow.budget_used",
         "workflow.canceled",
         "workflow.completed",
         "workflow.failed",

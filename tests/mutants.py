@@ -129,6 +129,7 @@ RUNNING: Final = "tests/mistakes/test_running.py"
 TOOL_FUNCTIONS: Final = "tests/engine/execution/test_function_tools.py"
 
 CONDUCTING: Final = "tests/engine/workflows/test_worker.py"
+FLOW_DOLLARS: Final = "tests/engine/workflows/test_budget.py"
 CLOSED_STEPS: Final = "tests/engine/workflows/test_closed_steps.py"
 SUB_STARTS: Final = "tests/engine/workflows/test_sub_starts.py"
 OVERLAPPING_FLOWS: Final = "tests/engine/overlap/test_overlap_of_workflows.py"
@@ -10383,6 +10384,72 @@ TABLE: Final[Sequence[Mutant]] = (
         "spending: what a dead node has recorded is settled by the next one",
         dropped,
         "tests/engine/spending/test_every_crash.py",
+    ),
+    Mutant(
+        "attempt-waits-for-its-dollars",
+        "workflows: an attempt begins once its dollars are left",
+        gives("True"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "alone-begins-with-the-rest",
+        "workflows: what runs alone has what is left, and never no limit",
+        gives("left"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "adaptive-dollars-kept-at-most",
+        "workflows: the most that an adaptive budget may become is kept",
+        returns("task.budget.usd"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "adaptive-dollars-within-share",
+        "workflows: an adaptive budget stays within the share",
+        returns("adapts"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "nested-instance-within-outer-budget",
+        "workflows: a nested instance has no more than is kept for it",
+        returns("self.spec.budget_usd"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "attempt-within-its-share",
+        "workflows: an episode may spend no more than its share",
+        gives("task.budget"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "given-up-attempt-at-most",
+        "workflows: an attempt that is given up counts as all that it might spend",
+        gives("instance.spent_usd"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "unknown-cost-at-most",
+        "workflows: a request of unknown outcome counts as its most",
+        gives("episode.usd_used"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "dollars-come-with-an-end",
+        "workflows: no timer fires at once for what waits for dollars",
+        always,
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "fired-timer-is-none",
+        "workflows: a timer that has fired is set again for the same time",
+        becomes("if at is not None:\n    stored.wakes_at = at"),
+        CONDUCTING,
+    ),
+    Mutant(
+        "instances-budget-is-not-granted",
+        "grants: a step gets none of the dollars of its workflow",
+        never,
+        GRANTS,
     ),
     Mutant(
         "library-task-exit-spares-loop",

@@ -20,18 +20,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from engine.app.actions import NAMES_NOBODY
 from engine.app.actor import DEFAULT_DEDUPE, REVISION_MAX, WAIT_S_MAX
-from engine.app.checks import Check
+from engine.app.checks import Check, problem_of_usd
 from engine.app.dedupe import Dedupe, problem_of_dedupe
 from engine.app.triggers import EventSource, On, Sources, manual
 from engine.errors import BadWorkflow
 from engine.validation import backoff_s, is_whole, jittered_s
 from streams.errors import BadName
 from streams.json import JsonObject
+from streams.model.money import NO_USD, Usd, usd_of
 from streams.model.triggers import Overlap, Trigger
 from streams.model.workflows import OnFailure, Remedy
 from streams.tokens import name as checked_name
@@ -405,6 +407,7 @@ class Workflow:
     timeout_s: float
     overlap: Overlap
     dedupe: Dedupe
+    budget_usd: Decimal
     revision: int
     """Of the definition that it was made from; 0: it is declared in code."""
     steps: dict[str, WorkflowStep] = field(default_factory=dict)
@@ -419,6 +422,7 @@ class Workflow:
         timeout_s: float = 0.0,
         overlap: Overlap = "allow",
         dedupe: Dedupe = DEFAULT_DEDUPE,
+        budget_usd: Usd = NO_USD,
         revision: int = 0,
     ) -> None:
         """Declare a workflow without steps.
@@ -436,6 +440,10 @@ class Workflow:
                 one instance waits for that end; further causes start none. "cancel_other": the
                 instance is canceled, with compensation, and the new one goes on after its end.
             dedupe: which events are the same cause, as for an expectation.
+            budget_usd: most that all requests to models of an instance may cost, in US dollars:
+                `"5.00"`. Those of nested instances and of compensation count. A step begins once as
+                much is left as its expectation, or the workflow that it runs, declares; one that
+                declares nothing gets all that is left. Default: no limit.
             revision: for code that makes workflows from definitions; leave it out otherwise.
 
         Raises `BadWorkflow` if a value cannot work; the message names it.
@@ -449,6 +457,7 @@ class Workflow:
             "timeout_s": check.seconds("timeout_s", timeout_s, most=WAIT_S_MAX),
             "overlap": check.choice("overlap", overlap, get_args(Overlap)),
             "dedupe": check.sound("dedupe", dedupe, problem_of_dedupe),
+            "budget_usd": usd_of(check.sound("budget_usd", budget_usd, problem_of_usd)),
             "revision": check.whole("revision", revision, least=0, most=REVISION_MAX),
             "steps": {},
         }

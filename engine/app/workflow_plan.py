@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from engine.app.actor import Actor, ExpectationOptions
 from engine.app.strategy import Strategy
 from engine.app.workflow import Workflow, WorkflowCheck, WorkflowStep, cycle, depths
 from engine.errors import DeclarationError
+from streams.model.money import NO_USD
 from streams.model.triggers import LogStrategy, PublicEvents
 from streams.model.workflows import StepSpec, Task, WorkflowSpec
 
@@ -59,14 +61,22 @@ def checked_workflows(
     return by_name
 
 
-def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
-    """Return the steps of `workflow` for an instance; `checked_workflows` must have checked it."""
+def spec_of(
+    workflow: Workflow,
+    actors: Mapping[str, Actor],
+    workflows: Mapping[str, Workflow] = MappingProxyType({}),
+) -> WorkflowSpec:
+    """Return the steps of `workflow` for an instance; `checked_workflows` must have checked it.
+
+    `workflows`: those that its steps may run, for their budgets; one that is not there has none.
+    """
     return WorkflowSpec(
         name=workflow.name,
-        steps=tuple(_step_spec(step, actors) for step in workflow.steps.values()),
+        steps=tuple(_step_spec(step, actors, workflows) for step in workflow.steps.values()),
         subject_key=workflow.subject_key,
         timeout_s=workflow.timeout_s,
         overlap=workflow.overlap,
+        budget_usd=workflow.budget_usd,
         revision=workflow.revision,
     )
 
@@ -139,11 +149,15 @@ def _check_nesting(workflows: Mapping[str, Workflow]) -> None:
             raise WorkflowCheck(name).refuse("steps", problem)
 
 
-def _step_spec(step: WorkflowStep, actors: Mapping[str, Actor]) -> StepSpec:
+def _step_spec(
+    step: WorkflowStep, actors: Mapping[str, Actor], workflows: Mapping[str, Workflow]
+) -> StepSpec:
+    nested = workflows.get(step.workflow)
     return StepSpec(
         id=step.name,
         task=None if step.workflow else _task(step.actor, step.expectation, actors),
         workflow=step.workflow,
+        budget_usd=nested.budget_usd if nested is not None else NO_USD,
         depends_on=step.depends_on,
         functions=step.functions,
         on_failure=step.on_failure,

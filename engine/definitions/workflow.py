@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Final, TypeGuard
 
 from pydantic import (
@@ -56,6 +57,7 @@ from engine.validation import (
     wrong,
 )
 from streams.json import JsonObject
+from streams.model.money import NO_USD
 from streams.model.triggers import Overlap, Trigger
 
 DEPTH_MAX: Final = 32
@@ -373,6 +375,8 @@ class WorkflowDefinition(Strict):
     timeout_s: float = 0.0
     overlap: Overlap = "allow"
     dedupe: DedupeDefinition = DedupeDefinition()
+    budget_usd: Annotated[Decimal, Field(strict=False)] = NO_USD
+    """Dollars, as `0.5` or `"0.50"`."""
     steps: dict[str, StepDefinition] = Field(min_length=1, max_length=STEPS_MAX)
     """By name, in this order. In the canonical form a list, each with its name as `id`."""
 
@@ -470,6 +474,7 @@ def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflo
             timeout_s=definition.timeout_s,
             overlap=definition.overlap,
             dedupe=definition.dedupe.made(),
+            budget_usd=definition.budget_usd,
             revision=revision,
         )
         for name, step in definition.steps.items():

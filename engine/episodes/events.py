@@ -157,17 +157,25 @@ def budget_used(
         return
     if opened.fork is not None and step.step_no <= opened.fork.step_no:  # guard: forks-past-untold
         return
-    for percent in BUDGET_PERCENTS:
-        if before * 100 < limit * percent <= spent * 100:  # guard: share-of-budget-told-once
-            payload = {
-                **context_of(opened),
-                "limit": "usd",
-                "percent": percent,
-                "used": dollars(spent),
-                "budget": dollars(limit),
-                "journal_seq": seq,
-            }
-            yield episode_event(opened, "episode.budget_used", f"budget_used.{percent}", payload)
+    for percent in percents_reached(limit, before=before, spent=spent):
+        payload = {
+            **context_of(opened),
+            "limit": "usd",
+            "percent": percent,
+            "used": dollars(spent),
+            "budget": dollars(limit),
+            "journal_seq": seq,
+        }
+        yield episode_event(opened, "episode.budget_used", f"budget_used.{percent}", payload)
+
+
+def percents_reached(limit: Decimal, *, before: Decimal, spent: Decimal) -> Sequence[int]:
+    """Return which of `BUDGET_PERCENTS` of a limit are `spent`, and were not `before`."""
+    return [
+        percent
+        for percent in BUDGET_PERCENTS
+        if before * 100 < limit * percent <= spent * 100  # guard: share-of-budget-told-once
+    ]
 
 
 def triggered(opened: EpisodeOpened, *, seq: int) -> PublicEvent:

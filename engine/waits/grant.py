@@ -6,7 +6,8 @@
 
 The episode runs again, and its budget is what it was opened with and all that was granted since.
 Denied, it ends where it was; nobody is asked again. What an actor or the stack may spend cannot be
-granted so, and neither can what a child has of its parent's budget.
+granted so, and neither can what a child has of its parent's budget, or a step of the dollars of its
+workflow's instance.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from engine.app.checks import problem_of_grant
 from engine.children.rules import parent_of
 from engine.episodes.episode import Episode
 from engine.errors import BudgetExceeded, Refused, SpendingExceeded
-from streams.model.events import GRANTED
-from streams.model.money import dollars, usd_of
+from streams.model.events import GRANTED, EpisodeOpened
+from streams.model.money import NO_USD, dollars, usd_of
+from streams.model.triggers import WorkflowTrigger
 from streams.model.waits import OnExpiry
 
 
@@ -39,6 +41,9 @@ def request_for(
         return None
     if parent_of(opened) is not None:  # guard: parents-budget-is-not-granted
         return None
+    # guard: instances-budget-is-not-granted
+    if exceeded.limit == "usd" and _spends_of_instance(opened):
+        return None
     named = asking.plan if isinstance(asking.plan, dict) else {}
     more = named.get(exceeded.limit, getattr(opened.budget, exceeded.limit))
     shown = dollars(usd_of(more)) if exceeded.limit == "usd" else more
@@ -51,6 +56,10 @@ def request_for(
         editable=True,
         shared=False,
     )
+
+
+def _spends_of_instance(opened: EpisodeOpened) -> bool:
+    return isinstance(opened.trigger, WorkflowTrigger) and opened.trigger.budget_usd > NO_USD
 
 
 def path_of(episode: Episode) -> str:

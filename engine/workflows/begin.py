@@ -105,7 +105,7 @@ class InstanceStarter:
         workflow = self.catalog.workflows.get(name)
         if workflow is None:  # guard: gone-workflow-cause-left
             raise Unavailable(name, detail=f"workflow {name!r} starts nothing here now")
-        return spec_of(workflow, self.catalog.actors)
+        return spec_of(workflow, self.catalog.actors, self.catalog.workflows)
 
     async def _begin(self, event: WorkflowStarted) -> StartOutcome:
         held = held_subject(event)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from engine.app.workflow import STEP_TIMEOUT, remedy
 from engine.errors import Refused
 from engine.validation import KEPT_BYTES_MAX
 from engine.waits.approval import end_in_words, problem_of_command
+from engine.workflows.budget import most_of_task, shares
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     AttemptEnded,
@@ -122,6 +124,7 @@ def undoing_ended(
     outcome: StepOutcome,
     error_class: str,
     error_detail: str,
+    spent_usd: Decimal,
     at: datetime,
 ) -> CompensationEnded:
     """Return the event of the end of a compensation, with the time of a next attempt, if any."""
@@ -139,6 +142,7 @@ def undoing_ended(
         error_class=error_class,
         error_detail=error_detail,
         retry_at=retry_at,
+        spent_usd=instance.spent_usd + spent_usd,
     )
 
 
@@ -161,6 +165,7 @@ def _overdue(
         outcome=StepOutcome.FAILED,
         error_class=STEP_TIMEOUT,
         error_detail=f"after {instance.specs[place[0]].timeout_s:g} s",
+        spent_usd=undoing.budget_usd,
         at=at,
     )
     return (ended,)
@@ -170,8 +175,16 @@ def _begun(instance: Instance, place: Place, *, attempt: int, stack: str) -> Com
     step, item = place
     key = attempt_key(instance.begun.instance_id, step, item, attempt, is_compensation=True)
     task = instance.specs[step].compensation
-    episode_id = attempt_id(stack=stack, task=task, workflow="", key=key)
-    return CompensationBegun(step=step, item=item, attempt=attempt, episode_id=episode_id)
+    assert task is not None, "only a step that can be undone is"
+    # Nothing else runs, so it begins with what there is.
+    (share,) = shares(instance, most_of_task(task), count=1)
+    return CompensationBegun(
+        step=step,
+        item=item,
+        attempt=attempt,
+        episode_id=attempt_id(stack=stack, task=task, workflow="", key=key),
+        budget_usd=share,
+    )
 
 
 def _end_of_undoing(instance: Instance) -> WorkflowFinished:
@@ -306,6 +319,7 @@ def _ended(instance: Instance, command: AttemptEnded, *, at: datetime) -> tuple[
         error_class=error_class,
         error_detail=detail,
         result=command.result if outcome is StepOutcome.DONE else NOTHING,
+        spent_usd=instance.spent_usd + command.spent_usd,
     )
     return attempt_ended(instance, ended, at=at)
 
@@ -346,6 +360,7 @@ def _undone(
                 outcome=command.outcome,
                 error_class=command.error_class,
                 error_detail=command.error_detail,
+                spent_usd=command.spent_usd,
                 at=at,
             )
             return (ended,)

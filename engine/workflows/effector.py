@@ -149,7 +149,9 @@ class Effector:
             await self.ports.timers.arm(timer, at=at, trace=traceparent())
         elif instance.phase in INSTANCE_ENDED and not (is_known and stored.wakes_at is None):
             await self.ports.timers.cancel(starter_id(workflow), CONDUCT, id_)
-        stored.wakes_at, stored.is_timer_unknown = at or stored.wakes_at, False
+        if at is not None or stored.is_timer_unknown:  # guard: fired-timer-is-none
+            stored.wakes_at = at
+        stored.is_timer_unknown = False
 
     async def _open(self, effects: Effects) -> list[AttemptEnded]:
         episodes = [partial(self._open_episode, each) for each in effects.opens]
@@ -174,7 +176,7 @@ class Effector:
             if workflow is None:  # guard: impossible-start-called-off
                 await call_off_instance(self.ports, sub, at=now)
                 return await end_of_sub(self.ports, sub.instance_id)
-            spec = spec_of(workflow, self.catalog.actors)
+            spec = spec_of(workflow, self.catalog.actors, self.catalog.workflows)
             await begin_instance(self.ports, sub_started(spec, sub), at=now)
         except (BadRequest, TooLarge, Unwritable) as error:
             return _unopened(sub.trigger, sub.instance_id, error)

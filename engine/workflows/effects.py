@@ -17,6 +17,7 @@ import msgspec
 from engine.app.triggers import entity_id
 from engine.app.workflow import STEP_TIMEOUT, depths
 from engine.episodes.episode import Episode, fold
+from engine.workflows.budget import capped, capped_bounds, may_begin
 from engine.workflows.decide import abort_at, undoing_deadline
 from engine.workflows.instance import (
     INSTANCE_ENDED,
@@ -224,8 +225,9 @@ def _due_times(instance: Instance, but: Container[Place]) -> Iterator[datetime]:
     for place, item in instance.items():
         if (deadline := deadline_of(instance, place, item)) is not None:
             yield deadline
-        is_to_begin = item.status is StepStatus.RETRYING and place not in but
-        if is_to_begin and item.retry_at is not None:
+        if item.status is not StepStatus.RETRYING or item.retry_at is None or place in but:
+            continue
+        if may_begin(instance, place[0]):  # guard: dollars-come-with-an-end
             yield item.retry_at
     for place, undoing in instance.undoings.items():
         deadline = undoing_deadline(instance, place, undoing)
@@ -265,7 +267,7 @@ def _episode(
         expectation_id=task.expectation_id,
         trigger=trigger,
         dedupe_key=_key(instance, event),
-        budget=task.budget,
+        budget=capped(task.budget, event.budget_usd),  # guard: attempt-within-its-share
         spec_rev=task.spec_rev,
         revision=task.revision,
         subject_kind=task.subject_key,
@@ -275,7 +277,8 @@ def _episode(
         log_strategy=task.log_strategy,
         public_events=task.public_events,  # guard: step-episode-publishes-events
         service_level=task.service_level,  # guard: step-episode-keeps-level
-        adaptive_budget=task.adaptive_budget,  # guard: step-episode-knows-bounds
+        # guard: step-episode-knows-bounds
+        adaptive_budget=capped_bounds(task.adaptive_budget, event.budget_usd),
     )
 
 
@@ -322,6 +325,7 @@ def _trigger(
         attempt=event.attempt,
         is_compensation=isinstance(event, CompensationBegun),
         input=given,
+        budget_usd=event.budget_usd,
         entity_id=entity_id(given, subject_key),
         hops=instance.begun.trigger.hops,
     )

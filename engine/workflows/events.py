@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from engine import telemetry
+from engine.episodes.events import percents_reached
 from engine.runtime.publish import PublicEvent
 from engine.workflows.instance import Instance, was_skipped
 from streams.json import JsonObject
@@ -26,6 +27,7 @@ from streams.model.events import (
     WorkflowFinished,
     WorkflowStarted,
 )
+from streams.model.money import dollars
 from streams.model.triggers import Mode
 from streams.model.workflows import StepOutcome, WorkflowStatus
 
@@ -88,10 +90,23 @@ def instance_events(instance: Instance) -> tuple[PublicEvent, ...]:
         for number, event in enumerate(instance.newest)
         for what, payload in _said(event)
     ]
+    told += _of_budget(instance)
     blocked = WorkflowStatus.BLOCKED
     if instance.status is blocked and instance.was is not blocked:
         told.append(_event(instance, len(instance.newest), "blocked", {}))
     return tuple(told)
+
+
+def _of_budget(instance: Instance) -> Iterator[PublicEvent]:
+    limit, spent = instance.begun.budget_usd, instance.spent_usd
+    for percent in percents_reached(limit, before=instance.spent_before_usd, spent=spent):
+        said = {
+            "limit": "usd",
+            "percent": percent,
+            "used": dollars(spent),
+            "budget": dollars(limit),
+        }
+        yield _event(instance, f"budget_used.{percent}", "budget_used", said)
 
 
 def _said(event: WorkflowEvent) -> Iterator[tuple[str, JsonObject]]:
@@ -141,7 +156,7 @@ def _failure(error_class: str) -> JsonObject:
     return {"error_class": error_class} if error_class else {}
 
 
-def _event(instance: Instance, number: int, what: str, said: JsonObject) -> PublicEvent:
+def _event(instance: Instance, number: int | str, what: str, said: JsonObject) -> PublicEvent:
     begun = instance.begun
     payload: JsonObject = {
         "workflow": begun.spec.name,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
@@ -44,6 +45,7 @@ from streams.model.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
+from streams.model.money import NO_USD
 from streams.model.triggers import Mode, Overlap, Overrides
 from streams.model.workflows import (
     ResumeHow,
@@ -211,6 +213,8 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     is_compensation: bool = False
     is_called_off: bool = False
     """Whether it never started and never will: see `engine.workflows.start.called_off`."""
+    spent_usd: Decimal = NO_USD
+    """What it has spent, in dollars."""
 
 
 class ResultLookedUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,6 +271,8 @@ class StepItem(msgspec.Struct, frozen=True, kw_only=True):
     reused_episode_id: str = ""
     """The episode whose result is reused; empty: none."""
     begun_at: datetime | None = None
+    budget_usd: Decimal = NO_USD
+    """What the newest attempt may spend, in dollars; 0: any sum."""
     retry_at: datetime | None = None
     result: msgspec.Raw = NOTHING
     error_class: str = ""
@@ -305,6 +311,8 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     episode_id: str
     begun_at: datetime
+    budget_usd: Decimal = NO_USD
+    """As of a `StepItem`."""
     ended: CompensationEnded | None = None
 
 
@@ -321,6 +329,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """Items that were done."""
     results_bytes: int = 0
     """The size of its results, as JSON."""
+    spent_usd: Decimal = NO_USD
+    """What its ended attempts have spent, in dollars."""
     answers: tuple[str, ...] = ()
     """Ids of people's decisions, the newest last."""
     aborted: WorkflowAborted | None = None
@@ -334,6 +344,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """The events of its newest commit."""
     was: WorkflowStatus = WorkflowStatus.UNSTARTED
     """Its status before that."""
+    spent_before_usd: Decimal = NO_USD
+    """What it had spent before that."""
 
     @property
     def status(self) -> WorkflowStatus:
@@ -425,10 +437,10 @@ def after(
     instance: Instance, events: Iterable[WorkflowEvent], *, at: datetime, version: int
 ) -> Instance:
     """Return `instance` after one commit of `events`."""
-    was, newest = instance.status, tuple(events)
+    was, spent, newest = instance.status, instance.spent_usd, tuple(events)
     for event in newest:
         instance = evolve(instance, event, at=at)
-    return replace(instance, at=at, version=version, newest=newest, was=was)
+    return replace(instance, at=at, version=version, newest=newest, was=was, spent_before_usd=spent)
 
 
 def evolve(instance: Instance, event: WorkflowEvent, *, at: datetime) -> Instance:
@@ -440,15 +452,14 @@ def evolve(instance: Instance, event: WorkflowEvent, *, at: datetime) -> Instanc
             return replace(_stopped(instance), aborted=event)
         case WorkflowCancelAsked():
             return replace(_stopped(instance), cancel_asked=event)
-        case CompensationBegun() | CompensationEnded():
+        case CompensationBegun():
             return _undoing(instance, event, at)
+        case CompensationEnded():
+            return replace(_undoing(instance, event, at), spent_usd=event.spent_usd)
         case WorkflowFinished():
             return replace(instance, phase=event.status, finished=event)
-        case StepEnded(outcome=StepOutcome.DONE) | StepReused():
-            size_bytes = len(bytes(event.result))
-            instance = replace(
-                instance, done=instance.done + 1, results_bytes=instance.results_bytes + size_bytes
-            )
+        case StepEnded() | StepReused():
+            instance = _over(instance, event)
         case StepApproved() | StepDenied():
             instance = _answered(instance, event.decision_id)
         case WorkflowResumed():
@@ -467,6 +478,16 @@ def _started(event: WorkflowStarted, at: datetime) -> Instance:
         specs={spec.id: spec for spec in event.spec.steps},
         steps={spec.id: StepState() for spec in event.spec.steps},
     )
+
+
+def _over(instance: Instance, event: StepEnded | StepReused) -> Instance:
+    """Return `instance` with what the end of an item adds up to."""
+    if isinstance(event, StepEnded):
+        instance = replace(instance, spent_usd=event.spent_usd)
+        if event.outcome is not StepOutcome.DONE:
+            return instance
+    size_bytes = instance.results_bytes + len(bytes(event.result))
+    return replace(instance, done=instance.done + 1, results_bytes=size_bytes)
 
 
 def _answered(instance: Instance, id_: str) -> Instance:
@@ -496,7 +517,12 @@ def _undoing(
     place = event.step, event.item
     match event:
         case CompensationBegun():
-            undoing = Undoing(attempt=event.attempt, episode_id=event.episode_id, begun_at=at)
+            undoing = Undoing(
+                attempt=event.attempt,
+                episode_id=event.episode_id,
+                begun_at=at,
+                budget_usd=event.budget_usd,
+            )
         case CompensationEnded():
             undoing = replace(instance.undoings[place], ended=event)
     return replace(
@@ -560,6 +586,7 @@ def _item_after(
                 attempts_before=item.attempts_before,
                 episode_id=event.episode_id,
                 begun_at=at,
+                budget_usd=event.budget_usd,
             )
         case StepEnded():
             return replace(

@@ -20,6 +20,7 @@ from engine.episodes.episode import Episode
 from engine.errors import BadInput, Unencodable
 from engine.validation import encode
 from engine.waits.approval import expiry_of
+from engine.workflows.budget import most_of, shares
 from engine.workflows.instance import (
     CALLED_OFF,
     AttemptEnded,
@@ -107,6 +108,8 @@ def end_of_episode(episode: Episode) -> AttemptEnded | None:
         error_class=finished.error_class,
         error_detail=finished.error_detail,
         result=result_of(episode.converged),
+        # guard: unknown-cost-at-most
+        spent_usd=episode.usd_used + episode.usd_reserved,
         is_compensation=opened.trigger.is_compensation,
     )
 
@@ -125,6 +128,7 @@ def end_of_instance(instance: Instance) -> AttemptEnded | None:
         error_class=finished.error_class,
         error_detail=finished.error_detail,
         result=_results(instance),
+        spent_usd=instance.spent_usd,
         is_called_off=_is_called_off(finished),  # guard: called-off-start-made
     )
 
@@ -269,8 +273,8 @@ def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[Workfl
         if step.inputs is not None:
             spec, items = instance.specs[name], step.items
             due = [number for number in due if not waits_for_recall(spec, items[number])]
-            if due:
-                return tuple(_begun(instance, name, due, code=code))
+            if begun := tuple(_begun(instance, name, due, code=code)):
+                return begun
             continue
         if due and _may_begin(instance, name):
             return _prepare(instance, name, code, at=at)
@@ -357,6 +361,8 @@ def overdue(instance: Instance, *, at: datetime) -> tuple[WorkflowEvent, ...]:
             outcome=StepOutcome.FAILED,
             error_class=STEP_TIMEOUT,
             error_detail=f"after {instance.specs[step].timeout_s:g} s",
+            # It goes on until it is canceled, and nobody waits for that.
+            spent_usd=instance.spent_usd + item.budget_usd,  # guard: given-up-attempt-at-most
         )
         return attempt_ended(instance, ended, at=at)
     return ()
@@ -413,6 +419,7 @@ def _unprepared(
         outcome=StepOutcome.FAILED,
         error_class=error_class,
         error_detail=detail,
+        spent_usd=instance.spent_usd,
     )
     return attempt_ended(instance, ended, at=at)
 
@@ -436,14 +443,17 @@ def _approval_asked(
 def _begun(
     instance: Instance, name: str, numbers: Iterable[int], *, code: Code
 ) -> Iterable[StepBegun]:
+    """Yield the beginnings of those items for which the instance has the dollars."""
     spec, step = instance.specs[name], instance.steps[name]
-    for number in numbers:
+    due = [*numbers]
+    found = shares(instance, most_of(spec), count=len(due))
+    for number, share in zip(due, found, strict=False):
         # Of a step that is being prepared, all items go on from the one that it had.
         before = step.items[number] if step.inputs is not None else step.items[0]
         attempt = before.attempt + 1
         key = attempt_key(instance.begun.instance_id, name, number, attempt)
         id_ = attempt_id(stack=code.stack, task=spec.task, workflow=spec.workflow, key=key)
-        yield StepBegun(step=name, item=number, attempt=attempt, episode_id=id_)
+        yield StepBegun(step=name, item=number, attempt=attempt, episode_id=id_, budget_usd=share)
 
 
 def _remedied(

@@ -10,10 +10,11 @@ UPDATE workflow_instances AS instance SET
     canceled_by = coalesce(advance.canceled_by, instance.canceled_by),
     cancel_reason = coalesce(advance.cancel_reason, instance.cancel_reason),
     not_undone = coalesce(advance.not_undone, instance.not_undone),
-    finished_at = coalesce(advance.finished_at, instance.finished_at)
+    finished_at = coalesce(advance.finished_at, instance.finished_at),
+    spent_usd = coalesce(advance.spent_usd, instance.spent_usd)
 FROM json_to_recordset($2::json) AS advance (
     instance_id uuid, journal_seq bigint, updated_at timestamptz, status text, error_class text,
     error_detail text, failed_step text, canceled_by text, cancel_reason text, not_undone text[],
-    finished_at timestamptz
+    finished_at timestamptz, spent_usd numeric
 )
 WHERE instance.stack = $1 AND instance.instance_id = advance.instance_id

@@ -4,7 +4,7 @@
 SELECT
     instance_id, workflow_id, status, mode, subject_value, items, done, running, waiting,
     parent_instance_id, error_class, error_detail, failed_step, started_at, updated_at,
-    finished_at, journal_seq
+    finished_at, journal_seq, budget_usd, spent_usd
 FROM workflows
 WHERE stack = $1
     AND ($2::text[] IS NULL OR status = ANY($2))

@@ -64,6 +64,11 @@ def kept_usd(struct: Struct, *names: str) -> None:
             force_setattr(struct, name, usd)
 
 
+def least_usd(one: Decimal, other: Decimal) -> Decimal:
+    """Return the lower of two limits, of which 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
 def dollars(usd: Decimal) -> str:
     """Return a sum for people: at least two digits behind the point, and none that says nothing."""
     whole, _, rest = f"{usd.normalize():f}".partition(".")

@@ -96,6 +96,8 @@ class WorkflowTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """Whether the item is to be undone."""
     input: JsonObject = msgspec.field(default_factory=dict)
     """The input of the step, which is its `payload`, too."""
+    budget_usd: Decimal = NO_USD
+    """What it may spend of the budget of its instance, in US dollars; 0: that has none."""
     entity_id: str = ""
     hops: int = 0
 

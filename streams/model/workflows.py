@@ -6,8 +6,10 @@ functions stay in the code; the data names them.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from enum import StrEnum
 
+from streams.model.money import NO_USD
 from streams.model.service_levels import ServiceLevel
 from streams.model.struct import Struct
 from streams.model.triggers import (
@@ -75,6 +77,8 @@ class StepSpec(Struct, frozen=True, kw_only=True):
     """What it runs; None: another workflow."""
     workflow: str = ""
     """The other workflow's name."""
+    budget_usd: Decimal = NO_USD
+    """The other workflow's budget, in US dollars; 0: it declares none."""
     depends_on: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     """Which of `for_each`, `input` and `when` the code has for it, by name, sorted."""
@@ -109,6 +113,8 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True):
     """Longest that an instance may take, in seconds; 0: as long as it takes."""
     overlap: Overlap = "allow"
     """What a cause does while an instance of its subject has not ended."""
+    budget_usd: Decimal = NO_USD
+    """What all requests to models of an instance may cost, in US dollars; 0: any sum."""
     revision: int = 0
     """Of the definition that it was made of; 0: it is declared in code."""
 

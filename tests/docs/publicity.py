@@ -168,6 +168,8 @@ def _of_workflows() -> Iterator[PublicEvent]:
     yield from instance_events(Instance(started=start, finished=end, newest=never))
     lived = [each for name in WORKFLOW_EVENTS for each in _in_every_way(WORKFLOW_EVENTS[name][0])]
     yield from instance_events(Instance(started=begun, newest=tuple(lived)))
+    limited = replace(begun, spec=replace(begun.spec, budget_usd=Decimal(1)))
+    yield from instance_events(Instance(started=limited, spent_usd=Decimal(1)))
 
 
 def _in_every_way(event: WorkflowEvent) -> Iterator[WorkflowEvent]:

@@ -84,6 +84,14 @@ LIVES = {
         flow(undoable("a"), undoable("b", "a"), ("c", needs("b"))),
         [done("a"), done("b"), fails("c"), undone("b"), undone("a")],
     ),
+    "within a budget": (
+        flow(*TWO, budget_usd="0.50"),
+        [done("a", 8, 0, "0.20"), done("a", 7, 1, "0.10"), done("b", spent="0.05")],
+    ),
+    "undone within a budget": (
+        flow(undoable("a"), ("b", needs("a")), budget_usd="0.50"),
+        [done("a", spent="0.20"), fails("b"), undone("a", spent="0.10")],
+    ),
     "being undone": (
         flow(undoable("a"), undoable("b", "a"), ("c", needs("b"))),
         [done("a"), done("b"), fails("c")],
@@ -106,6 +114,8 @@ async def test_the_rows_say_what_the_journal_says(pool, stack, workflow, happens
         await write(pool, changes_of(journal[first : first + size], stack=stack), stack=stack)
     row = await reader.show_workflow(pool, stack, UUID(instance.begun.instance_id))
     assert row["status"] == instance.status.value
+    assert row["spent_usd"] == instance.spent_usd
+    assert row["budget_usd"] == (instance.begun.budget_usd or None)
     assert {(each["step_id"], each["item"]): shown(each) for each in row["items"]} == {
         place: expected(item) for place, item in instance.items()
     } | {(name, 0): ("done", 0, None, None, None, None) for name in emptied(instance)}

@@ -7,11 +7,14 @@ result of another attempt, or of none, ends in another sum.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from engine.app.strategy import Handled
 from streams.model.triggers import Trigger
-from tests.simulation.strategies import Plan, Sum, watch_for
+from tests.simulation.strategies import NO_LIMIT, Plan, Sum, watch_for
 from vigil import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call
 from vigil import workflow as as_a_step
 
@@ -22,6 +25,8 @@ CLUSTER_MAX: Final[Mapping[str, int]] = {"steps_turn": 1}
 WIDTH: Final = 3
 REUSE_S: Final = 90.0
 STEP_TIMEOUT_S: Final = 25.0
+WITHIN: Final = replace(NO_LIMIT, usd=Decimal("0.40"))
+TWO_AT_ONCE: Final = Decimal("1.00")
 APPROVAL_EXPIRES_S: Final = 12.0
 
 _LOOK: Final = tool_call("look", "up", {})
@@ -55,7 +60,7 @@ def steppers() -> Iterator[Actor]:
         "doze": Slowly(_LOOK),
     }
     for name, plan in plans.items():
-        watch_for(stepper, name, plan, on=as_a_step())
+        watch_for(stepper, name, plan, on=as_a_step(), budget=WITHIN)
     yield stepper
     turn = Actor("steps_turn", max_concurrent_cluster=CLUSTER_MAX["steps_turn"])
     watch_for(turn, "in_turn", Plan(_LOOK), on=as_a_step())
@@ -88,9 +93,15 @@ def _diamond() -> Workflow:
 def _fan() -> Workflow:
     """Items that may fail, and do without; and one whose result is used again.
 
-    While an instance of its subject goes on, one waits.
+    There are dollars for two steps at a time. While an instance of its subject goes on, one waits.
     """
-    made = Workflow("fan", on=event("sim.fan"), subject_key="key", overlap="buffer_one")
+    made = Workflow(
+        "fan",
+        on=event("sim.fan"),
+        subject_key="key",
+        overlap="buffer_one",
+        budget_usd=TWO_AT_ONCE,
+    )
     again = retrying(2, backoff_s=2.0, then="continue")
     made.step("each", STEPPER, "shake", for_each=_items, on_failure=again)
     made.step("known", STEPPER, "grow", for_each=_items, reuse_s=REUSE_S)
@@ -129,8 +140,11 @@ def _saga() -> Workflow:
 
 
 def _outer() -> Workflow:
-    """Runs another workflow as a step, after one that people approve."""
-    made = Workflow("outer", on=event("sim.outer"))
+    """Runs another workflow as a step, after one that people approve.
+
+    There are dollars for two steps at a time, those of the other workflow among them.
+    """
+    made = Workflow("outer", on=event("sim.outer"), budget_usd=TWO_AT_ONCE)
     made.step("ask", STEPPER, "grow", input=_about, requires_approval=True, approvers=["ada"])
     made.sub("inner", "saga", depends_on=["ask"], input=_about, on_failure="continue")
     made.step("end", STEPPER, "grow", depends_on=["inner"], input=_about)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import Final
 
@@ -12,6 +13,7 @@ from engine.workflows.instance import was_skipped
 from streams.json import unraw
 from streams.model.events import (
     CompensationBegun,
+    CompensationEnded,
     EndStatus,
     StepBegun,
     StepEnded,
@@ -21,6 +23,7 @@ from streams.model.events import (
     WorkflowFinished,
     WorkflowResumed,
 )
+from streams.model.money import NO_USD, USD_LEAST
 from streams.model.triggers import ManualTrigger, WorkflowTrigger
 from streams.model.workflows import StepOutcome
 from tests.simulation.evidence import (
@@ -280,6 +283,28 @@ def _end_of(evidence: Evidence, id_: str) -> tuple[str, object] | None:
     return flow.finished.status.value, flow.results
 
 
+def attempts_have_no_more_dollars_than_their_instance(evidence: Evidence) -> Breaches:
+    for flow in evidence.flows.values():
+        budget, spent = flow.begun.budget_usd, NO_USD
+        kept: dict[tuple[bool, str, int], Decimal] = {}
+        for placed in flow.events if budget else ():
+            event = placed.event
+            match event:
+                case StepBegun() | CompensationBegun():
+                    undoes = isinstance(event, CompensationBegun)
+                    kept[undoes, event.step, event.item] = event.budget_usd
+                case StepEnded() | CompensationEnded():
+                    undoes = isinstance(event, CompensationEnded)
+                    kept.pop((undoes, event.step, event.item), None)
+                    spent = event.spent_usd
+                case _:
+                    pass
+            has = spent + sum(kept.values(), NO_USD)
+            # One that runs alone has the least that there is, though nothing is left.
+            if has > budget + USD_LEAST:
+                yield f"{flow}: {has} of {budget} dollars after {event}"
+
+
 INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     every_instance_ends_once_and_as_it_should,
     every_attempt_is_begun_once_and_ends_once,
@@ -294,4 +319,5 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     what_is_started_by_hand_has_exactly_one_instance,
     a_result_that_is_used_again_is_of_the_same_work,
     the_world_is_told_of_instances,
+    attempts_have_no_more_dollars_than_their_instance,
 )

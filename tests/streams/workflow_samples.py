@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
 from streams.json import raw
@@ -139,7 +140,10 @@ WORKFLOW_EVENTS: Final[dict[str, tuple[WorkflowEvent, ...]]] = {
         StepDenied(step="rate", by="ada", reason="no", decision_id="d1", is_expiry=True),
         StepDenied(step="rate", by=""),
     ),
-    "workflow.step_begun@1": (StepBegun(step="rate", item=1, attempt=2, episode_id="e1"),),
+    "workflow.step_begun@1": (
+        StepBegun(step="rate", item=1, attempt=2, episode_id="e1"),
+        StepBegun(step="rate", item=0, attempt=1, episode_id="e1", budget_usd=Decimal("0.50")),
+    ),
     "workflow.step_ended@1": (
         StepEnded(
             step="rate",
@@ -152,6 +156,9 @@ WORKFLOW_EVENTS: Final[dict[str, tuple[WorkflowEvent, ...]]] = {
         ),
         StepEnded(step="rate", item=0, attempt=1, outcome=StepOutcome.DONE, result=raw([1, "ü"])),
         StepEnded(step="rate", item=0, attempt=1, outcome=StepOutcome.CANCELED),
+        StepEnded(
+            step="rate", item=0, attempt=1, outcome=StepOutcome.DONE, spent_usd=Decimal("0.20")
+        ),
     ),
     "workflow.step_reused@1": (
         StepReused(step="rate", item=1, episode_id="e0", result=raw({"score": 7})),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,6 +13,7 @@ import typer
 from typer import Argument, Option
 
 from streams.clock import SystemClock
+from streams.model.money import dollars
 from streams.model.triggers import Overrides
 from streams.model.workflows import StepStatus, WorkflowStatus
 from vigil import options
@@ -80,6 +82,8 @@ STEPS: Final = Listing(
     ),
     spare=("tries", "next try", "after", "runs", "error"),
 )
+
+_SUMS: Final = ("spent_usd", "kept_usd", "budget_usd")
 
 _CLOCK: Final = SystemClock()
 
@@ -163,7 +167,7 @@ def show(ctx: typer.Context, *, instance_id: Id, is_json: options.IsJson = False
 
 def print_instance(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
     """Print one instance, and its steps in the order of the graph."""
-    hidden = ("instance_id", "workflow_id", "started_at", "updated_at", "subject")
+    hidden = ("instance_id", "workflow_id", "started_at", "updated_at", "subject", *_SUMS)
     first = {
         "workflow": row["workflow_id"],
         "about": row["subject"],
@@ -172,11 +176,20 @@ def print_instance(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
         "changed": columns.moment(row["updated_at"], now),
     }
     told = columns.sheet(row, usual={"mode": "live"}, hidden=hidden, first=first)
+    if any(row[each] for each in _SUMS):
+        told["used"] = _used(row)
     if todo := what_to_do(row, steps):
         told["what to do"] = todo
     show_sheet(f"instance {row['instance_id']}", told)
     shown = [{**each, "error": columns.error_of(each)} for each in steps]
     show_section("Steps", shown, STEPS, now=now)
+
+
+def _used(row: Row) -> str:
+    spent, kept, budget = (dollars(Decimal(str(row[each] or 0))) for each in _SUMS)
+    of_budget = f" of {budget}" if row["budget_usd"] else ""
+    of_running = f", {kept} more kept for what runs" if row["kept_usd"] else ""
+    return f"{spent}{of_budget} USD{of_running}"
 
 
 def what_to_do(row: Row, steps: Sequence[Row]) -> str:

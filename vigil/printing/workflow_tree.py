@@ -10,6 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from engine.app.workflow import depths
+from engine.workflows.budget import kept_usd
 from engine.workflows.instance import Instance, StepState
 from streams.json import unraw
 from streams.model.workflows import StepSpec, StepStatus
@@ -47,6 +48,9 @@ def record_of(instance: Instance) -> dict[str, object]:
         "canceled_by": asked.by if asked else None,
         "not_undone": ", ".join(finished.not_undone) or None if finished else None,
         "parent_instance_id": begun.parent.instance_id if begun.parent else None,
+        "budget_usd": begun.budget_usd or None,
+        "spent_usd": instance.spent_usd,
+        "kept_usd": kept_usd(instance),
     }
 
 

@@ -1556,6 +1556,8 @@ CREATE TABLE workflow_instances (
     updated_at timestamptz NOT NULL,
     finished_at timestamptz,
     definition_revision bigint,
+    budget_usd numeric,
+    spent_usd numeric NOT NULL DEFAULT 0,
     PRIMARY KEY (stack, instance_id)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE workflow_instances IS 'Instances of workflows, one row each.';
@@ -1594,6 +1596,10 @@ COMMENT ON COLUMN workflow_instances.updated_at IS 'When it was last changed.';
 COMMENT ON COLUMN workflow_instances.finished_at IS 'When it ended.';
 COMMENT ON COLUMN workflow_instances.definition_revision IS
     'Revision of the definition that it was started under, and keeps. NULL: the workflow is declared in code.';
+COMMENT ON COLUMN workflow_instances.budget_usd IS
+    'Most that its requests to models may cost, in US dollars. NULL: any sum.';
+COMMENT ON COLUMN workflow_instances.spent_usd IS
+    'What its ended steps have spent, in US dollars, those of nested instances and compensation among them. What nobody knows counts as the most that it can be.';
 
 CREATE INDEX workflow_instances_by_time
     ON workflow_instances (stack, started_at DESC, instance_id DESC);
@@ -1692,7 +1698,7 @@ SELECT
     instance.mode, instance.subject_value, step.items, step.done, step.moving AS running,
     step.waiting, instance.parent_instance_id, instance.error_class, instance.error_detail,
     instance.failed_step, instance.started_at, instance.updated_at, instance.finished_at,
-    instance.journal_seq
+    instance.journal_seq, instance.budget_usd, instance.spent_usd
 FROM workflow_instances AS instance
 CROSS JOIN LATERAL (
     SELECT
@@ -1726,6 +1732,9 @@ COMMENT ON COLUMN workflows.updated_at IS 'When it was last changed.';
 COMMENT ON COLUMN workflows.finished_at IS 'When it ended.';
 COMMENT ON COLUMN workflows.journal_seq IS
     'Sequence of the commit that last changed it, in the journal or in its partition of it.';
+COMMENT ON COLUMN workflows.budget_usd IS
+    'Most that its requests to models may cost, in US dollars. NULL: any sum.';
+COMMENT ON COLUMN workflows.spent_usd IS 'What its ended steps have spent, in US dollars.';
 
 
 -- Definitions: actors and workflows that are data, as they stand, and how they came to that.

@@ -8,13 +8,15 @@ does not fan out has one item, number 0.
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import TypeAlias
 
 import msgspec
 
 from streams.json import NOTHING
+from streams.model.money import NO_USD, least_usd
 from streams.model.struct import Event
-from streams.model.triggers import Mode, Overrides, Trigger
+from streams.model.triggers import Mode, Overrides, Trigger, WorkflowTrigger
 from streams.model.waits import Approval
 from streams.model.workflows import (
     ParentStep,
@@ -50,6 +52,13 @@ class WorkflowStarted(Event, frozen=True, kw_only=True, tag="workflow.started@1"
     """The instance of its subject after whose end it goes on; empty: it goes on at once."""
     cooldown_s: int = 0
     """As in `EpisodeOpened`."""
+
+    @property
+    def budget_usd(self) -> Decimal:
+        """What it may spend, in US dollars: of a nested one no more than is kept for it; 0: any."""
+        kept = self.trigger.budget_usd if isinstance(self.trigger, WorkflowTrigger) else NO_USD
+        # guard: nested-instance-within-outer-budget
+        return least_usd(self.spec.budget_usd, kept)
 
 
 class StepPrepared(Event, frozen=True, kw_only=True, tag="workflow.step_prepared@1"):
@@ -105,6 +114,8 @@ class StepBegun(Event, frozen=True, kw_only=True, tag="workflow.step_begun@1"):
     """1-based, over all attempts at the item."""
     episode_id: str
     """Of a step that is another workflow: the id of its instance."""
+    budget_usd: Decimal = NO_USD
+    """What it may spend, in US dollars; nobody else may until its end. 0: any sum."""
 
 
 class StepEnded(Event, frozen=True, kw_only=True, tag="workflow.step_ended@1"):
@@ -119,6 +130,10 @@ class StepEnded(Event, frozen=True, kw_only=True, tag="workflow.step_ended@1"):
     error_class: str = ""
     error_detail: str = ""
     result: msgspec.Raw = NOTHING
+    spent_usd: Decimal = NO_USD
+    """What all ended attempts of the instance have spent by then, in US dollars: what requests to
+    models have cost, those of children and of nested instances among them. What nobody knows counts
+    as the most that it can be."""
 
 
 class StepReused(Event, frozen=True, kw_only=True, tag="workflow.step_reused@1"):
@@ -192,6 +207,8 @@ class CompensationBegun(Event, frozen=True, kw_only=True, tag="workflow.compensa
     attempt: int
     """1-based, over all attempts to undo it."""
     episode_id: str
+    budget_usd: Decimal = NO_USD
+    """As in `StepBegun`."""
 
 
 class CompensationEnded(Event, frozen=True, kw_only=True, tag="workflow.compensation_ended@1"):
@@ -206,6 +223,8 @@ class CompensationEnded(Event, frozen=True, kw_only=True, tag="workflow.compensa
     error_detail: str = ""
     retry_at: datetime | None = None
     """Another one will be made then; None: none will."""
+    spent_usd: Decimal = NO_USD
+    """As in `StepEnded`."""
 
 
 class WorkflowFinished(Event, frozen=True, kw_only=True, tag="workflow.finished@1"):

@@ -73,6 +73,7 @@ OF_WORKFLOWS = {  # option: (as data, as code, what must be said besides)
     "debounce_s": (3, 3, {"on": ({"event": "a.b"}, event("a.b"))}),
     "timeout_s": (60, 60, {}),
     "overlap": ("skip", "skip", {}),
+    "budget_usd": (0.1, "0.10", {}),
     "dedupe": (
         {"by": "value", "path": "client.id"},
         by_value("client.id"),

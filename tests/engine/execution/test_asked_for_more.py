@@ -25,7 +25,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.money import Spending
-from streams.model.triggers import Budget, EpisodeTrigger, Grant, Mode
+from streams.model.triggers import Budget, EpisodeTrigger, Grant, Mode, WorkflowTrigger
 from tests.engine.functions.stage import Ledger
 from tests.engine.spending.asking import answered_at_once, ask
 from tests.engine.stage import (
@@ -276,6 +276,31 @@ async def test_a_child_asks_nobody_since_its_budget_is_its_parents():
         await ask_start(ports, opened.episode_id)
         life = await lived(ports, opened.episode_id)
     assert (life.end.error_class, requests_of(life)) == ("budget_exceeded", [])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "kept", "asks"),
+    [
+        (Scripted(*THREE), DOLLARS, "0.45", False),
+        (Scripted(*THREE), DOLLARS, "0", True),
+        (three_calls, {"budget": Budget(turns=2)}, "0.45", True),
+    ],
+)
+async def test_a_step_is_granted_none_of_the_dollars_of_its_workflow(
+    strategy, options, kept, asks, asked
+):
+    app, ports = app_of(strategy, **options), memory_ports(clock=CLOCK)
+    trigger = WorkflowTrigger(
+        workflow_instance_id="i", workflow_step_id="s", budget_usd=Decimal(kept)
+    )
+    opened = replace(opening(app), trigger=trigger)
+    async with running(app, ports):
+        await write(ports, opened.episode_id, opened)
+        await ask_start(ports, opened.episode_id)
+        life = await lived(
+            ports, opened.episode_id, lambda life: life.episode.finished or requests_of(life)
+        )
+    assert bool(requests_of(life)) is asks
 
 
 async def test_what_was_granted_is_left_for_children():

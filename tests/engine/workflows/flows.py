@@ -6,8 +6,9 @@ the state is folded from that, and effects come from the newest commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 
 import pytest
 from msgspec.structs import replace
@@ -48,6 +49,7 @@ from streams.model.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
+from streams.model.money import NO_USD, Usd, usd_of
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, ManualTrigger, PublicEvents
 from streams.model.workflows import ResumeHow, StepOutcome, StepSpec, Task, WorkflowSpec
@@ -57,25 +59,35 @@ from tests.spec import EPOCH
 
 STACK = "s"
 
+NO_DOLLARS = MappingProxyType({})
 
-def task(actor: str, expectation: str) -> Task:
+
+def task(actor: str, expectation: str, usd: Usd = NO_USD) -> Task:
     return Task(
         actor_id=actor,
         expectation_id=expectation,
-        budget=Budget(),
+        budget=Budget(usd=usd),
         public_events=PublicEvents.WITHOUT_STARTS,
         service_level=ServiceLevel(end_s=9),
         adaptive_budget=AdaptiveBudget(turns=(1, 40)),
     )
 
 
-def spec_of(workflow: Workflow) -> WorkflowSpec:
-    """Return the workflow as data, whichever actors there are."""
+def spec_of(workflow: Workflow, dollars: Mapping[str, Usd] = NO_DOLLARS) -> WorkflowSpec:
+    """Return the workflow as data, whichever actors there are.
+
+    `dollars`: step → what is declared of what it runs.
+    """
     steps = tuple(
         StepSpec(
             id=step.name,
-            task=None if step.workflow else task(step.actor, step.expectation),
+            task=(
+                None
+                if step.workflow
+                else task(step.actor, step.expectation, dollars.get(step.name, NO_USD))
+            ),
             workflow=step.workflow,
+            budget_usd=usd_of(dollars.get(step.name, NO_USD) if step.workflow else NO_USD),
             depends_on=step.depends_on,
             functions=step.functions,
             on_failure=step.on_failure,
@@ -94,6 +106,7 @@ def spec_of(workflow: Workflow) -> WorkflowSpec:
         timeout_s=workflow.timeout_s,
         subject_key=workflow.subject_key,
         overlap=workflow.overlap,
+        budget_usd=workflow.budget_usd,
     )
 
 
@@ -117,14 +130,21 @@ def undoable(name, *before, **options):
 class Flow:
     """One instance, its journal and its clock."""
 
-    def __init__(self, workflow: Workflow, payload: object = None, **options: object):
+    def __init__(
+        self,
+        workflow: Workflow,
+        payload: object = None,
+        *,
+        dollars: Mapping[str, Usd] = NO_DOLLARS,
+        **options: object,
+    ):
         self.code = Code(workflow=workflow, stack=STACK)
         self.journal: list[Recorded] = []
         self.instance: Instance = UNSTARTED
         self.now = EPOCH
         trigger = ManualTrigger(requested_by="ada", payload=payload or {})
         start = start_of(workflow.name, trigger, "manual:1", stack=STACK)
-        begun = started(spec_of(workflow), replace(start, **options))
+        begun = started(spec_of(workflow, dollars), replace(start, **options))
         self.commit((begun,))
 
     def commit(self, events: tuple[WorkflowEvent, ...]) -> None:
@@ -234,12 +254,20 @@ class given:
 # What may happen.
 
 
-def done(step: str, result: object = None, item: int = 0):
-    return lambda flow: flow.put(flow.end(step, item, outcome=StepOutcome.DONE, result=raw(result)))
+def done(step: str, result: object = None, item: int = 0, spent: Usd = NO_USD):
+    said = {"outcome": StepOutcome.DONE, "result": raw(result), "spent_usd": usd_of(spent)}
+    return lambda flow: flow.put(flow.end(step, item, **said))
 
 
-def fails(step: str, error_class: str = "crash", item: int = 0, result: object = None):
+def fails(
+    step: str,
+    error_class: str = "crash",
+    item: int = 0,
+    result: object = None,
+    spent: Usd = NO_USD,
+):
     said = {"outcome": StepOutcome.FAILED, "error_class": error_class, "error_detail": "boom"}
+    said["spent_usd"] = usd_of(spent)
     kept = NOTHING if result is None else raw(result)
     return lambda flow: flow.put(flow.end(step, item, result=kept, **said))
 
@@ -257,8 +285,9 @@ def canceled(step: str, item: int = 0):
     return lambda flow: flow.put(flow.end(step, item, outcome=StepOutcome.CANCELED))
 
 
-def undone(step: str, item: int = 0):
-    return lambda flow: flow.put(flow.undo_end(step, item, outcome=StepOutcome.DONE))
+def undone(step: str, item: int = 0, spent: Usd = NO_USD):
+    said = {"outcome": StepOutcome.DONE, "spent_usd": usd_of(spent)}
+    return lambda flow: flow.put(flow.undo_end(step, item, **said))
 
 
 def not_undone(step: str, item: int = 0):

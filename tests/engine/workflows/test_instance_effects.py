@@ -276,6 +276,18 @@ def test_the_world_is_told_once_that_an_instance_waits_for_people():
     assert told(after) == ["step_completed", "blocked"]
 
 
+def test_the_world_is_told_once_of_each_share_of_the_budget_that_is_spent():
+    after = given(flow("a", ("b", needs("a")), ("c", needs("b")), budget_usd=1))
+    used = []
+    for step in (done("a", spent="0.30"), done("b", spent="0.55"), fails("c", spent="0.40")):
+        after.when(step)
+        events = instance_events(after.flow.instance)
+        used.append([each for each in events if each.name == "workflow.budget_used"])
+    assert [[each.payload["percent"] for each in some] for some in used] == [[], [50, 80], [100]]
+    assert (used[1][0].payload["used"], used[1][0].payload["budget"]) == ("0.85", "1.00")
+    assert len({each.id for some in used for each in some}) == 3
+
+
 def test_ids_of_what_is_told_are_never_the_same_twice():
     run = given(flow("a", ("b", needs("a", on_failure="continue"))))
     ids = [event.id for event in instance_events(run.flow.instance)]

@@ -28,7 +28,14 @@ from engine.workflows.worker import InstanceHandler
 from streams.clock import SystemClock
 from streams.keys import SUBJECTS, workflow_subject_key
 from streams.memory.log import MemoryLog
-from streams.model.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
+from streams.model.commands import (
+    Advance,
+    CancelWorkflow,
+    DecideStep,
+    ResumeWorkflow,
+    StepDone,
+    Verdict,
+)
 from streams.model.events import (
     EndStatus,
     EpisodeFinished,
@@ -413,6 +420,42 @@ async def test_a_timer_that_fires_too_soon_and_comes_with_the_end_of_a_step_is_a
     (again,) = await fired.receive(room=1, wait_s=WAIT_S)
     assert again.seq > due.seq
     assert [*(await instance(ports, id_)).with_status(StepStatus.RETRYING)]
+
+
+async def test_a_timer_that_fires_too_soon_while_there_are_no_dollars_is_armed_again(ports, script):
+    """Nothing is due while another step has them; after its end the same time is due again."""
+    made = flow(budget_usd=1)
+    made.step("a", "act", "a", on_failure=retrying(attempts=2, backoff_s=0.5))
+    made.step("b", "act", "b", requires_approval=True)
+    app = app_of(made, script=script)
+    id_ = await _left_after_begin(ports, app)
+    handler, advance = _handler(app, ports, Behind()), Advance(workflow="w", instance_id=id_)
+    fired = await ports.timers.open(starter_id("w"))
+    await handler.put(id_, [advance])
+    await handler.put(id_, [await _end_of(ports, "a", EndStatus.FAILED, id_)])
+    asked = (await instance(ports, id_)).steps["b"].asked
+    approved = DecideStep(
+        workflow="w",
+        instance_id=id_,
+        id="d1",
+        step="b",
+        verdict=Verdict.APPROVE,
+        plan_hash=asked.approval.plan_hash,
+        by="ada",
+    )
+    await handler.put(id_, [approved])
+    (due,) = await fired.receive(room=1, wait_s=WAIT_S)
+    await due.ack()
+    await handler.put(id_, [advance])
+    await handler.put(id_, [await _end_of(ports, "b", EndStatus.DONE, id_)])
+    (again,) = await fired.receive(room=1, wait_s=WAIT_S)
+    assert again.seq > due.seq
+
+
+async def _end_of(ports, step: str, status: EndStatus, id_: str) -> StepDone:
+    """Have the episode of a step's newest attempt end, and return what tells its instance."""
+    begun = [e for e in await history(ports, id_) if isinstance(e, StepBegun) and e.step == step]
+    return await _ended_as(ports, begun[-1], status, id_)
 
 
 def _handler(app, ports, clock) -> InstanceHandler:

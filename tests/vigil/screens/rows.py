@@ -333,6 +333,7 @@ INSTANCE: Final[dict[str, Any]] = {
     "subject": "web-3", "held_by": None, "started_at": before(hours=1),
     "updated_at": before(minutes=2), "error_class": None, "error_detail": None,
     "failed_step": None, "canceled_by": None, "not_undone": None, "parent_instance_id": None,
+    "budget_usd": Decimal("5.00"), "spent_usd": Decimal("1.25"), "kept_usd": Decimal("0.50"),
 }  # fmt: skip
 INSTANCE_STEPS: Final[Rows] = [
     {
