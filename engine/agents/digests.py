@@ -29,12 +29,12 @@ DIGITS: Final = 12
 """How long a digest is that people see, in hex digits: 48 bits tell versions of an agent apart."""
 
 
-class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a request to a model is made of, as its record has it."""
+class PromptDigests(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Digests of what a request to a model is made of, as its record has them."""
 
     model: str = ""
     settings: str = ""
-    """Digests, as are the following."""
+    """A digest, as are the following."""
     tools: str = ""
     instructions: str = ""
     length: int = 0
@@ -47,7 +47,7 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
         """Digest of the agent: of everything but the messages."""
         return digest([self.model, self.settings, self.tools, self.instructions])
 
-    def difference(self, recorded: Prompt) -> str:
+    def difference(self, recorded: PromptDigests) -> str:
         """Return in words how it differs from the one that was recorded."""
         changed = [
             name
@@ -66,8 +66,8 @@ def digest(value: object) -> str:
 
 
 @dataclass
-class Prompts:
-    """Makes a `Prompt` of each request of one run."""
+class RunDigests:
+    """The digests of what one run of an agent asks its model."""
 
     _known: dict[int, tuple[ModelMessage, str]] = field(default_factory=dict)
 
@@ -77,16 +77,16 @@ class Prompts:
         messages: Iterable[ModelMessage],
         settings: object,
         parameters: ModelRequestParameters,
-    ) -> Prompt:
+    ) -> PromptDigests:
         """Return the digests of one request."""
         said = list(messages)
         chain = hashlib.sha256()
-        for each in self.digests(said):
+        for each in self.of_messages(said):
             chain.update(each.encode())
         agent = without_messages(model, instructions_of(said), settings, parameters)
         return replace(agent, length=len(said), history=chain.hexdigest()[:DIGITS])
 
-    def digests(self, messages: Iterable[ModelMessage]) -> Sequence[str]:
+    def of_messages(self, messages: Iterable[ModelMessage]) -> Sequence[str]:
         """Return a digest of each message."""
         return [self._of_message(each) for each in messages]
 
@@ -99,10 +99,10 @@ class Prompts:
 
 def without_messages(
     model: str, instructions: str, settings: object, parameters: ModelRequestParameters
-) -> Prompt:
+) -> PromptDigests:
     """Return the digests of the agent that makes a request."""
     tools = [*parameters.function_tools, *parameters.output_tools, *parameters.native_tools]
-    return Prompt(
+    return PromptDigests(
         model=model,
         settings=digest(settings),
         tools=digest(tools),

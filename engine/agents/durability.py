@@ -51,7 +51,7 @@ from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json
 
 from engine.agents.answer_text import without_hidden
-from engine.agents.digests import Prompt, Prompts, digest, instructions_of
+from engine.agents.digests import PromptDigests, RunDigests, digest, instructions_of
 from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_in_answer
 from engine.agents.prompts.before import AgentBefore
@@ -113,7 +113,7 @@ class AgentRun:
     decide: Decide
     hidden: frozenset[str] = frozenset()
     """Names of arguments whose values nobody may see."""
-    prompts: Prompts = field(default_factory=Prompts)
+    digests: RunDigests = field(default_factory=RunDigests)
     versions: list[str] = field(default_factory=list)
     """The version of the agent, once it has asked its model."""
     cost_usd: Decimal | None = None
@@ -203,9 +203,9 @@ class AgentRun:
     ) -> Unit:
         model_id, messages, settings, parameters, *_ = cache_key
         model = str(model_id or f"{ctx.model.system}:{ctx.model.model_name}")
-        prompt = self.prompts.of(model, messages, settings, parameters)
+        prompt = self.digests.of(model, messages, settings, parameters)
         self.versions.append(prompt.version)
-        after = self.conversation.known(self.prompts.digests(messages))
+        after = self.conversation.known(self.digests.of_messages(messages))
         new = [*messages[after:]]
         is_needed = self.on_change == "old"
 
@@ -246,7 +246,7 @@ class AgentRun:
             size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
             retries=self.retries,
             stands=self.on_change == "go_on" or self.before.is_unknown,
-            told=lambda args: prompt.difference(msgspec.json.decode(args, type=Prompt)),
+            told=lambda args: prompt.difference(msgspec.json.decode(args, type=PromptDigests)),
             problem=self.before.problem,
             kept=kept if is_needed or self.parts.shows_prompts else None,
         )

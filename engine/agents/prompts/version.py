@@ -34,7 +34,7 @@ class AgentVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     profile: str = ""
     """Digest of what the library knows of the model, and asks it by."""
     marks: dict[str, str] = msgspec.field(default_factory=dict)
-    """Aspect → its digest in a `Prompt`."""
+    """Aspect → its digest, as `PromptDigests` has it."""
     settings: JsonObject = msgspec.field(default_factory=dict)
     """Without headers and keys, and without what is no JSON."""
     instructions: str = ""

@@ -12,7 +12,7 @@ from pydantic_ai import exceptions
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, infer_model
 from pydantic_ai.settings import ModelSettings
 
-from engine.agents.digests import Prompt, digest, jsonable
+from engine.agents.digests import PromptDigests, digest, jsonable
 from engine.agents.prompts.version import ASPECTS, AgentVersion, is_kept, without_keys
 from streams.json import JsonObject
 
@@ -34,7 +34,7 @@ _parameters: Final = TypeAdapter(ModelRequestParameters)
 
 
 def version_of(
-    prompt: Prompt,
+    prompt: PromptDigests,
     model: Model | None,
     settings: Mapping[str, object] | None,
     parameters: ModelRequestParameters,
@@ -53,7 +53,7 @@ def version_of(
     )
 
 
-def marks_of(prompt: Prompt) -> dict[str, str]:
+def marks_of(prompt: PromptDigests) -> dict[str, str]:
     """Return aspect → its digest."""
     return {name: getattr(prompt, name) for name in ASPECTS}
 
