@@ -54,9 +54,9 @@ from engine.agents.answer_text import without_hidden
 from engine.agents.digests import PromptDigests, RunDigests, digest, instructions_of
 from engine.agents.model_errors import class_of, failed, raised_again
 from engine.agents.places import place_in_answer
-from engine.agents.prompts.before import AgentBefore
+from engine.agents.prompts.agent_before import AgentBefore
 from engine.agents.prompts.conversation import RESULT, Brought, Conversation
-from engine.agents.prompts.versions import version_of
+from engine.agents.prompts.restore import version_of
 from engine.agents.toolset import StepToolset
 from engine.agents.unit import (
     AnswerListener,
@@ -245,7 +245,7 @@ class AgentRun:
             agent=f"{self.name}:{prompt.version}",
             size=RequestSize(model=model, bytes_in=size, output_tokens_max=given),
             retries=self.retries,
-            stands=self.on_change == "go_on" or self.before.is_unknown,
+            stands=self.on_change == "go_on" or self.before.is_unrecorded,
             told=lambda args: prompt.difference(msgspec.json.decode(args, type=PromptDigests)),
             problem=self.before.problem,
             kept=kept if is_needed or self.parts.shows_prompts else None,

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from engine.agents.prompts.version import AgentVersion
+from engine.agents.prompts.agent_version import AgentVersion
 from engine.episodes import results
 from engine.operations.decide_request import ApprovalTarget
 from streams.clock import SystemClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.agents.prompts.asked import ModelPrompt
+from engine.agents.prompts.model_prompt import ModelPrompt
 from vigil.commands.episodes.prompt import lines_of
 
 READ = {

@@ -52,7 +52,7 @@ from vigil.errors import Mistake, NotFound, Trouble
 from vigil.settings import WAIT_S
 
 if TYPE_CHECKING:
-    from engine.agents.prompts.asked import ModelPrompt
+    from engine.agents.prompts.model_prompt import ModelPrompt
     from engine.app.actor import Logging
     from engine.operations.replay import Frame
     from projections.postgres.pool import Pool
@@ -1012,7 +1012,7 @@ async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:
 
 async def _prompt(ports: Ports, episode_id: str, step_no: int) -> ModelPrompt:
     """Return what a model was asked in a step; `Trouble`: nobody may see it, or knows it."""
-    from engine.agents.prompts.asked import model_prompt
+    from engine.agents.prompts.model_prompt import model_prompt
     from engine.episodes.results import fetch
     from engine.errors import EpisodeFailed, PromptNotKept
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Literal
     from uuid import UUID
 
-    from engine.agents.prompts.asked import ModelPrompt
+    from engine.agents.prompts.model_prompt import ModelPrompt
     from engine.app.actor import Actor, Logging
     from engine.app.app import App
     from engine.definitions.store import DefinitionChange

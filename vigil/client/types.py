@@ -5,7 +5,7 @@ Loads the engine: import it below `if TYPE_CHECKING`, unless that does not matte
 
 from __future__ import annotations
 
-from engine.agents.prompts.asked import ModelPrompt
+from engine.agents.prompts.model_prompt import ModelPrompt
 from engine.definitions.store import DefinitionChange
 from engine.findings.store import FindingChange
 from engine.operations.decide_request import ApprovalTarget

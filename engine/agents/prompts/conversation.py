@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 
 from engine.agents.answer_text import said_in, without_hidden
 from engine.agents.digests import VOLATILE, digest, jsonable
-from engine.agents.prompts.asked import RECORDED, WITHIN
+from engine.agents.prompts.model_prompt import RECORDED, WITHIN
 from engine.app.function_tool import without_values
 from engine.secrets import hide, removed
 from streams.json import JsonObject

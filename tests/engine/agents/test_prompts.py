@@ -20,7 +20,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from engine.agents.cuts import head
 from engine.agents.durability import STREAMED
 from engine.agents.plans.plan import plan_of
-from engine.agents.prompts.asked import model_prompt
+from engine.agents.prompts.model_prompt import model_prompt
 from engine.agents.toolset import toolset
 from engine.agents.unit import AGENT_BYTES_MAX, MESSAGES_HERE_BYTES_MAX
 from engine.app.actions import Retries

@@ -14,7 +14,7 @@ from vigil.commands.call import call, named
 from vigil.printing import tables
 
 if TYPE_CHECKING:
-    from engine.agents.prompts.asked import ModelPrompt
+    from engine.agents.prompts.model_prompt import ModelPrompt
 
 app = typer.Typer()
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.agents.prompts.version import AgentVersion
+from engine.agents.prompts.agent_version import AgentVersion
 from engine.errors import PromptNotKept
 from engine.secrets import HIDDEN
 from streams.json import NOTHING, JsonObject, unraw

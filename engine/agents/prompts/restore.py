@@ -1,4 +1,4 @@
-"""An agent of the library as an `AgentVersion`, and what the agent of a version asks."""
+"""Makes an `AgentVersion` of an agent of the library, and restores what that agent asks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameter
 from pydantic_ai.settings import ModelSettings
 
 from engine.agents.digests import PromptDigests, digest, jsonable
-from engine.agents.prompts.version import ASPECTS, AgentVersion, is_kept, without_keys
+from engine.agents.prompts.agent_version import ASPECTS, AgentVersion, is_kept, without_keys
 from streams.json import JsonObject
 
 TOOLS: Final = ("function_tools", "native_tools", "output_tools")

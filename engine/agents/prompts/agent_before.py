@@ -11,8 +11,8 @@ from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.models.wrapper import WrapperModel
 
 from engine.agents.digests import instructions_of, without_messages
-from engine.agents.prompts.version import ASPECTS, AgentVersion
-from engine.agents.prompts.versions import (
+from engine.agents.prompts.agent_version import ASPECTS, AgentVersion
+from engine.agents.prompts.restore import (
     as_it_was,
     marks_of,
     model_again,
@@ -46,7 +46,7 @@ class AgentBefore:
     """Whether a change is not to reach the run."""
     problem: str = ""
     """Why the agent of today cannot ask as it did; empty: it can, or it need not."""
-    is_unknown: bool = False
+    is_unrecorded: bool = False
     """Whether no request of the run is recorded, though one may have been announced."""
     _was: _Recorded | None = None
     """At the newest request that is recorded; None: that is not known."""
@@ -66,7 +66,7 @@ class AgentBefore:
         if not self.is_wanted:
             return {}
         # guard: announced-anew-by-new-agent
-        self.is_unknown = self.parts.recorded_at(FIRST) is None
+        self.is_unrecorded = self.parts.recorded_at(FIRST) is None
         recorded = self._recorded_at(FIRST)
         was = None if recorded is None else await self._version(recorded.kept)
         if was is None or was.model == f"{now.system}:{now.model_name}":
