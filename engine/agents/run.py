@@ -27,7 +27,13 @@ from engine.agents.durability import HEADERS, AgentRun, VigilDurability
 from engine.agents.genai import instrumentation
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_in_answer
-from engine.agents.plans.edits import AskedCall, changed_arguments, restored, shown_plan
+from engine.agents.plans.edits import (
+    SUMMARY_CHARS,
+    AskedCall,
+    changed_arguments,
+    restored,
+    shown_plan,
+)
 from engine.agents.plans.plan import CallPlan, PlanTools
 from engine.agents.result import output_types, recorded, result_of
 from engine.agents.toolset import (
@@ -55,9 +61,6 @@ NO_LIMIT: Final = UsageLimits(request_limit=None)
 
 _THREADS: Final = ThreadPoolExecutor(max_workers=16, thread_name_prefix="vigil-agent")
 """Runs what agents have that is not async, on all of a node's episodes; others wait meanwhile."""
-
-SUMMARY_CHARS: Final = 200
-"""How much of a call the summary of its approval shows; the plan has all of it."""
 
 TOGETHER_BYTES_MAX: Final = 128 * 1024
 """Most bytes of the arguments of calls that people decide on together, unless it is one call."""

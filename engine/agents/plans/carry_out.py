@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
-from engine.agents.plans.edits import secrets_of_calls, shown_plan
+from engine.agents.plans.edits import SUMMARY_CHARS, secrets_of_calls, shown_plan
 from engine.agents.plans.plan import CallPlan, PlannedCall, PlanTools
 from engine.agents.toolset import MISTAKES, StepTool, check_ask_from
 from engine.app.function_tool import without_values
@@ -16,9 +16,6 @@ from engine.errors import CallFailed, InvalidAction
 from engine.secrets import without
 from engine.validation import shown
 from streams.json import JsonObject, raw, unraw
-
-SUMMARY_CHARS: Final = 200
-"""How much they see of what a plan is for, in characters."""
 
 
 class MadeCall(msgspec.Struct, frozen=True, kw_only=True):

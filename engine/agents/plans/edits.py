@@ -13,6 +13,9 @@ from engine.secrets import HIDDEN, hide, removed, texts_in, without
 from engine.validation import ABSENT, shown
 from streams.json import JsonObject
 
+SUMMARY_CHARS: Final = 200
+"""How much people see of what calls are for, in characters; the plan has all of it."""
+
 PREVIEW_CHARS_MAX: Final = 4_000
 """How much people see of what a call would do, in characters."""
 
