@@ -23,7 +23,8 @@ from pydantic_ai.tools import (
 )
 
 from engine.agents.digests import UNDIGESTED
-from engine.agents.durability import HEADERS, AgentRun, VigilDurability
+from engine.agents.durability.agent_run import HEADERS, AgentRun
+from engine.agents.durability.capability import VigilDurability
 from engine.agents.genai import instrumentation
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_in_answer

@@ -12,7 +12,7 @@ from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 
-from engine.agents.durability import can_stream
+from engine.agents.durability.streaming import can_stream
 from engine.agents.toolset import toolset
 from engine.app.actions import Retries
 from engine.app.function_tool import tool

@@ -18,7 +18,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from engine.agents.cuts import head
-from engine.agents.durability import STREAMED
+from engine.agents.durability.agent_run import STREAMED
 from engine.agents.plans.plan import plan_of
 from engine.agents.prompts.model_prompt import model_prompt
 from engine.agents.toolset import toolset
