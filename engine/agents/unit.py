@@ -83,8 +83,8 @@ class AnswerListener(Protocol):
 class PromptToKeep:
     """What is to be kept of a request to a model, before it is recorded."""
 
-    agent: msgspec.Raw | None
-    """An `AgentVersion`: the same for all requests that the agent makes so. None: it is no JSON."""
+    agent: msgspec.Raw
+    """An `AgentVersion`: the same for all requests that the agent makes so."""
     is_needed: bool
     """Whether the agent cannot go on after a change without it."""
     after: int

@@ -109,9 +109,9 @@ REMEDY_OF_TOOL: Final = "keep the tool until no open episode has a call of it un
 UNLIMITED_ANSWER: Final = "unlimited_answer"
 """Error class of a model whose answers may cost anything, where a limit in dollars applies."""
 
-CANNOT_STAY: Final = (
-    'on_change="old" keeps the instructions and the tools of the agent as JSON: {:,} bytes, from 1'
-    f" to {AGENT_BYTES_MAX:,} can be kept"
+AGENT_TOO_LARGE: Final = (
+    'on_change="old" keeps the instructions and the tools of the agent, which are {:,} bytes of'
+    f" JSON: at most {AGENT_BYTES_MAX:,} can be kept"
 )
 
 LIMIT_THE_ANSWER: Final = "a limit in dollars applies, so its answers need one, too"
@@ -276,10 +276,11 @@ class EpisodeTurns:
             return None
         kept = await call(unit.kept)
         messages = None if kept.messages is None else await self._kept_messages(kept.messages)
-        data = b"" if kept.agent is None else bytes(kept.agent)
-        if not 0 < len(data) <= AGENT_BYTES_MAX:  # guard: kept-agent-max
+        data = bytes(kept.agent)
+        if len(data) > AGENT_BYTES_MAX:  # guard: kept-agent-max
             if kept.is_needed:
-                raise EpisodeFailed(InvalidAction.error_class, CANNOT_STAY.format(len(data)))
+                too_large = AGENT_TOO_LARGE.format(len(data))
+                raise EpisodeFailed(InvalidAction.error_class, too_large)
             return KeptPrompt(after=kept.after, messages=messages)
         stored = StoredResult(digest=await self.context.lasting.put(data), size_bytes=len(data))
         return KeptPrompt(agent=KeptJson(stored=stored), after=kept.after, messages=messages)

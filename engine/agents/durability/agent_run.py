@@ -84,7 +84,7 @@ class AgentRun:
     """Who hears the answer to the request that is under way; there is one at a time."""
     _calls: Counter[str] = field(default_factory=Counter)
     """How many calls each part has made."""
-    _versions: dict[str, msgspec.Raw | None] = field(default_factory=dict)
+    _versions: dict[str, msgspec.Raw] = field(default_factory=dict)
     """The agent as it asks, by its version."""
 
     def __post_init__(self) -> None:
@@ -173,7 +173,7 @@ class AgentRun:
             if prompt.version not in self._versions:
                 said = instructions_of(messages)
                 version = version_of(prompt, self.before.model, settings, parameters, said)
-                self._versions[prompt.version] = _json_of(version)
+                self._versions[prompt.version] = raw(version)
             shows = self.parts.shows_prompts
             shown = _json_of(self.conversation.kept(new)) if shows else None
             agent = self._versions[prompt.version]

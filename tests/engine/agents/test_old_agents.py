@@ -324,6 +324,7 @@ async def test_an_agent_that_is_too_large_to_be_kept_is_refused_in_one_line():
     life = await Stage().plays(checking(made(Answers(), instructions=instructions)))
     assert life.end.error_class == "invalid_action"
     assert 'on_change="old" keeps the instructions and the tools' in life.end.error_detail
+    assert "at most 1,048,576 can be kept" in life.end.error_detail
 
 
 async def test_an_agent_that_has_not_changed_goes_on_though_nothing_is_kept_any_more():
