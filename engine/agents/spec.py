@@ -8,8 +8,9 @@ library knows without a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Final
 
 from pydantic import ConfigDict, ValidationError, create_model
@@ -140,7 +141,7 @@ class DeclaredAgent:
     """The name of its model, where that is looked up only as it runs; otherwise empty."""
     tools: Sequence[FunctionTool[..., Any] | OfferedTool]
     """Those that the actor must have."""
-    steps: Sequence[Callable[..., Any]]
+    steps: Sequence[FunctionType]
     """Its tools that make steps themselves."""
 
 
@@ -156,8 +157,14 @@ def declared_of(agent: object) -> DeclaredAgent | None:
         name=agent.name or "",
         model=agent.model if isinstance(agent.model, str) else "",
         tools=[tool for leaf in leaves for tool in leaf.called],
-        steps=[function for leaf in leaves for function in leaf.steps],
+        steps=[function for leaf in leaves for function in _functions(leaf.steps)],
     )
+
+
+def _functions(steps: Iterable[object]) -> list[FunctionType]:
+    """Return the functions of tools, also of those that are methods."""
+    found = (getattr(each, "__func__", each) for each in steps)
+    return [each for each in found if isinstance(each, FunctionType)]
 
 
 def _like(name: str) -> str:
@@ -181,7 +188,7 @@ def _check_settings(settings: JsonObject) -> None:
         raise BadDefinition(path, f"{first['msg']}, not {shown(first['input'])}") from error
 
 
-def _toolset(offered: OfferedTools) -> Any:  # noqa: ANN401 - the library's
+def _toolset(offered: OfferedTools) -> StepToolset:
     return toolset(
         *offered.tools,
         requires_approval=offered.requires_approval,

@@ -10,7 +10,8 @@ import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, get_args
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
@@ -25,6 +26,10 @@ from engine.functions.run import StrategyRun, Taken
 from streams.json import raw
 from streams.model.events import EpisodeOpened, StepKind, StepRecorded, StoredResult
 from streams.model.triggers import LogStrategy
+
+if TYPE_CHECKING:  # The extra may not be there.
+    from engine.agents.run import AgentCall
+    from engine.agents.spec import DeclaredAgent
 
 MISSING: Final = 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"'
 
@@ -98,7 +103,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= PROMPT_CHARS_MAX else f"{text[:PROMPT_CHARS_MAX]}…"
 
 
-def agents() -> Any:  # noqa: ANN401 - a module that may not be there
+def agents() -> ModuleType:
     """Return the module that runs agents; `InvalidAction`: the extra is not installed."""
     try:
         return importlib.import_module("engine.agents.run")
@@ -108,12 +113,15 @@ def agents() -> Any:  # noqa: ANN401 - a module that may not be there
         raise InvalidAction(MISSING) from error
 
 
-def declared_agent(found: object) -> Any:  # noqa: ANN401 - of a module that may not be there
+def declared_agent(found: object) -> DeclaredAgent | None:
     """Return what is declared of an agent before it runs; None: it is no agent."""
     kinds = (each.__module__.partition(".")[0] for each in type(found).__mro__)
     if LIBRARY not in kinds:  # Nothing else needs the library, which takes a second to load.
         return None
-    return importlib.import_module("engine.agents.spec").declared_of(found)
+    declared: DeclaredAgent | None = importlib.import_module("engine.agents.spec").declared_of(
+        found
+    )
+    return declared
 
 
 def problem_of_provider(model: str) -> str:
@@ -139,7 +147,9 @@ def problem_of_agent(agent: object, prompt: object, on_change: object) -> str:
     return ""
 
 
-async def run_recorded(run: StrategyRun, ctx: object, asked: Any, opened: EpisodeOpened) -> Taken:  # noqa: ANN401
+async def run_recorded(
+    run: StrategyRun, ctx: object, asked: AgentCall, opened: EpisodeOpened
+) -> Taken:
     """Return how the run of an agent has ended, as recorded or after it was run."""
     shows_prompts = opened.log_strategy is LogStrategy.FULL_DEBUG
     origin = place_of_call()

@@ -15,7 +15,7 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.app.actions import tool_call
 from engine.app.actor import Actor, Expectation
@@ -40,6 +40,9 @@ from engine.functions.source import (
 from engine.validation import near
 from streams.model.findings import Severity
 from streams.public_events import PUBLIC_EVENTS
+
+if TYPE_CHECKING:  # The extra may not be there.
+    from engine.agents.spec import DeclaredAgent
 
 SEVERITIES: Final = tuple(each.value for each in Severity)
 
@@ -96,7 +99,7 @@ def _calls(strategy: object) -> Iterator[tuple[FunctionSource, ast.Call, tuple[s
                 waiting.extend(([each], first_argument(each)) for each in steps)
 
 
-def _agent_of(source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]) -> Any:  # noqa: ANN401 - of a module that may not be there
+def _agent_of(source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]) -> DeclaredAgent | None:
     """Return what is declared of the agent that a call of `ctx.agent` runs; None: not known."""
     given = call.args[0] if call.args else _keyword(call, "agent")
     if given is None or _method(call.func, ctx) != "agent":
