@@ -29,9 +29,9 @@ from engine.agents.genai import instrumentation
 from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_in_answer
 from engine.agents.plans.edits import (
-    SUMMARY_CHARS,
     AskedCall,
     changed_arguments,
+    cut_summary,
     restored,
     shown_plan,
 )
@@ -272,7 +272,7 @@ class DeferredCalls:
         async with self.parts.enter(f"d{place_in_answer(run, group.calls[0].tool_call_id)}"):
             answer = await self.ctx.approval(
                 plan,
-                summary=_cut(summary),
+                summary=cut_summary(summary),
                 approvers=said.approvers,
                 expires_s=said.expires_s,
                 editable=True,
@@ -393,10 +393,6 @@ def _written(tool: str, args: object) -> str:
     """Return a call as it would be written."""
     given = args.items() if isinstance(args, dict) else ()
     return f"{tool}({', '.join(f'{name}={value!r}' for name, value in given)})"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SUMMARY_CHARS else f"{text[:SUMMARY_CHARS]}…"
 
 
 def _hidden_in(agent: Agent[Any, Any]) -> frozenset[str]:

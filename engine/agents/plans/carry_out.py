@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from engine.agents.plans.edits import SUMMARY_CHARS, secrets_of_calls, shown_plan
+from engine.agents.plans.edits import cut_summary, secrets_of_calls, shown_plan
 from engine.agents.plans.plan import CallPlan, PlannedCall, PlanTools
 from engine.agents.toolset import MISTAKES, StepTool, check_ask_from
 from engine.app.function_tool import without_values
@@ -105,7 +105,7 @@ async def run_plan(
         summary = without(plan.summary, secrets_of_calls(asked, tools.hidden))
         answer = await ctx.approval(
             shown_plan(asked, tools.hidden),
-            summary=summary[:SUMMARY_CHARS] or f"a plan of {len(plan.calls)} calls",
+            summary=cut_summary(summary) or f"a plan of {len(plan.calls)} calls",
             approvers=approvers,
             expires_s=expires_s,
             editable=True,

@@ -65,6 +65,12 @@ class EditedCall:
     args: JsonObject
 
 
+def cut_summary(summary: str) -> str:
+    """Return what people see of a summary; one that is cut says so."""
+    is_whole = len(summary) <= SUMMARY_CHARS
+    return summary if is_whole else f"{summary[:SUMMARY_CHARS]}…"
+
+
 def secrets_of_calls(calls: Sequence[AskedCall], hidden: frozenset[str]) -> frozenset[str]:
     """Return the texts that nobody may see, which what is said of `calls` may quote."""
     shown_args = ((each.args, without_values(each.args, hidden)) for each in calls)

@@ -209,6 +209,16 @@ async def test_people_are_asked_about_the_whole_plan_if_a_call_is_risky(cluster)
     assert cluster.done == ["look at web-1", "wipe old"]
 
 
+async def test_a_summary_of_a_plan_that_is_cut_says_so(cluster):
+    plan = cluster.plans("x" * 201, [PlannedCall("wipe", {"volume": "old"})])
+
+    async def heal(ctx, trigger):
+        return ConvergeResult(classification=told(await run_plan(ctx, plan)))
+
+    life = await lives(heal, cluster.tools, ("approve", {}))
+    assert life.of(EpisodeBlocked)[0].approval.summary == "x" * 200 + "…"
+
+
 @pytest.mark.parametrize(
     ("ask_from", "is_asked"), [("read", True), ("change", True), ("destroy", False), (None, False)]
 )
