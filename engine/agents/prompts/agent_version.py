@@ -37,9 +37,22 @@ class AgentVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Aspect → its digest, as `PromptDigests` has it."""
     settings: JsonObject = msgspec.field(default_factory=dict)
     """Without headers and keys, and without what is no JSON."""
-    instructions: str = ""
+    instructions: str | None = None
+    """None: they are those of its parts."""
     parameters: JsonObject = msgspec.field(default_factory=dict)
     """Tools, types of the output and parts of the instructions, as the library encodes them."""
+
+    @property
+    def all_instructions(self) -> str:
+        """What it tells its model to do."""
+        own = self.instructions
+        return joined(self.parameters) if own is None else own
+
+
+def joined(parameters: JsonObject) -> str:
+    """Return the instructions that `parameters` have the parts of, joined as the library does."""
+    parts = parameters.get("instruction_parts") or ()
+    return "\n\n".join(each["content"] for each in parts).strip()
 
 
 def is_kept(name: str, value: object) -> bool:

@@ -87,7 +87,7 @@ async def model_prompt(events: Iterable[LogEvent], step_no: int, fetch: FetchSto
         agent=step.agent,
         model=version.model,
         settings=version.settings,
-        instructions=version.instructions,
+        instructions=version.all_instructions,
         tools=tuple(
             _given(each)
             for kind in ("function_tools", "native_tools", "output_tools")

@@ -13,7 +13,7 @@ from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameter
 from pydantic_ai.settings import ModelSettings
 
 from engine.agents.digests import PromptDigests, digest, jsonable
-from engine.agents.prompts.agent_version import ASPECTS, AgentVersion, is_kept, without_keys
+from engine.agents.prompts.agent_version import ASPECTS, AgentVersion, is_kept, joined, without_keys
 from streams.json import JsonObject
 
 TOOLS: Final = ("function_tools", "native_tools", "output_tools")
@@ -41,6 +41,7 @@ def version_of(
     instructions: str,
 ) -> AgentVersion:
     """Return the agent that asks so; `prompt` has the digests."""
+    kept = _kept(parameters)
     return AgentVersion(
         model=prompt.model,
         kind=type(model).__qualname__,
@@ -48,8 +49,8 @@ def version_of(
         profile=_profile_of(model) if model is not None else "",
         marks=marks_of(prompt),
         settings=without_keys(dict(settings or {})),
-        instructions=instructions,
-        parameters=_kept(parameters),
+        instructions=None if joined(kept) == instructions else instructions,
+        parameters=kept,
     )
 
 

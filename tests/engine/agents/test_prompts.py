@@ -557,6 +557,15 @@ async def test_more_than_can_be_kept_is_not_and_the_episode_goes_on(monkeypatch)
         await asked_last(asking(large))
 
 
+async def test_instructions_are_kept_once():
+    agent = agent_of(Script("fine"), instructions=["be brief", " and kind "])
+    life, ports, step = await played(asking(agent))
+    kept = await ports.objects.get(step.prompt.agent.stored.digest)
+    (prompt,) = (await prompts_of(life, ports)).values()
+    assert (kept.count(b"be brief"), kept.count(b"and kind")) == (1, 1)
+    assert prompt.instructions == "be brief\n\nand kind"
+
+
 async def test_headers_and_keys_are_not_kept():
     settings = {
         "max_tokens": 9,
