@@ -9869,7 +9869,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "history-has-agents",
         "old agents: a history has what they were",
-        returns("prompt"),
+        returns("agent"),
         OLD_AGENTS,
     ),
     Mutant(

@@ -11,13 +11,16 @@ some episodes beside the code and replay them in CI:
         await replay(load(Path("histories/checked.jsonl").read_bytes()), app)
 
 A history is JSON lines, one per commit, oldest first, with the events as on the wire, so it stays
-readable as long as journals of its age. It contains results unredacted: protect it accordingly.
+readable as long as journals of its age. The first request that an agent makes has all of that
+agent, and those that it makes so again refer to it. It contains results unredacted: protect it
+accordingly.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NoReturn
@@ -53,7 +56,7 @@ from engine.usercode.cancel_scope import CancelScope
 from engine.validation import Duration
 from streams.clock import Clock, SystemClock
 from streams.errors import BadName, UnreadableEvent
-from streams.json import UNDECODABLE
+from streams.json import NOTHING, UNDECODABLE
 from streams.model.events import (
     CheckpointSaved,
     EpisodeBlocked,
@@ -62,7 +65,6 @@ from streams.model.events import (
     EpisodeOpened,
     EpisodeStarted,
     KeptJson,
-    KeptPrompt,
     LogEvent,
     StepAnnounced,
     StepRecorded,
@@ -151,6 +153,7 @@ async def record(ports: Ports, episode_id: str) -> bytes:
         whole = [await _with_results(each, ports.objects) for each in records]
     except EpisodeFailed as lost:
         raise BadHistory(str(lost)) from lost
+    whole = _in_first(whole, await _agents_in(whole, ports.objects))
     return b"".join(_encoder.encode(_line(each)) + b"\n" for each in whole)
 
 
@@ -167,21 +170,72 @@ async def _with_result(step: StepRecorded, objects: ObjectStore) -> StepRecorded
     if step.stored is not None:  # guard: history-has-large-results
         result = await results.fetch(objects, step.stored)
         step = replace(step, result=result, stored=None)
-    if step.prompt is None:
-        return step
-    return replace(step, prompt=await _with_agent(step.prompt, objects))
+    return step
 
 
-async def _with_agent(prompt: KeptPrompt, objects: ObjectStore) -> KeptPrompt:
-    """Return what is kept of a request with the agent that made it, unless that is lost."""
-    agent = prompt.agent
-    if agent is None or agent.stored is None:
-        return prompt
-    try:
-        found = await results.fetch(objects, agent.stored)
-    except EpisodeFailed:  # Only one that is to stay as it was needs it.
-        return prompt
-    return replace(prompt, agent=KeptJson(json=found))  # guard: history-has-agents
+async def _agents_in(
+    records: Iterable[Recorded], objects: ObjectStore
+) -> Mapping[str, msgspec.Raw]:
+    """Return the agents that requests refer to, by their digests, but those that are lost."""
+    found: dict[str, msgspec.Raw] = {}
+    for stored in _named_in(records):
+        # Only an agent that is to stay as it was is needed.
+        with suppress(EpisodeFailed):
+            found[stored.digest] = await results.fetch(objects, stored)
+    return found
+
+
+def _named_in(records: Iterable[Recorded]) -> Collection[StoredResult]:
+    """Return which agents requests refer to, each once."""
+    events = (event for each in records for event in each.commit.events)
+    prompts = (event.prompt for event in events if isinstance(event, StepRecorded))
+    agents = (each.agent for each in prompts if each is not None)
+    named = (each.stored for each in agents if each is not None and each.stored is not None)
+    return {each.digest: each for each in named}.values()
+
+
+def _in_first(records: Iterable[Recorded], agents: Mapping[str, msgspec.Raw]) -> list[Recorded]:
+    """Return `records` with each of `agents` in the first request that refers to it."""
+    left = dict(agents)
+
+    def put(agent: KeptJson) -> KeptJson:
+        digest = agent.stored.digest if agent.stored is not None else ""
+        return replace(agent, json=left.pop(digest, agent.json))  # guard: history-has-agents
+
+    return _with_agents(records, put)
+
+
+def _in_all(records: Iterable[Recorded]) -> list[Recorded]:
+    """Return `records` with the agents that the first requests have in all that refer to them."""
+    known: dict[str, msgspec.Raw] = {}
+
+    def put(agent: KeptJson) -> KeptJson:
+        if agent.stored is None:
+            return agent
+        if agent.json != NOTHING:
+            known[agent.stored.digest] = agent.json
+        json = known.get(agent.stored.digest)
+        return agent if json is None else KeptJson(json=json)
+
+    return _with_agents(records, put)
+
+
+def _with_agents(
+    records: Iterable[Recorded], changed: Callable[[KeptJson], KeptJson]
+) -> list[Recorded]:
+    """Return `records` with what is kept of the agents of requests `changed`, in their order."""
+
+    def of(event: LogEvent) -> LogEvent:
+        if not isinstance(event, StepRecorded) or event.prompt is None:
+            return event
+        agent = event.prompt.agent
+        kept = None if agent is None else changed(agent)
+        return event if kept is agent else replace(event, prompt=replace(event.prompt, agent=kept))
+
+    return [
+        replace(each, commit=replace(each.commit, events=tuple(map(of, each.commit.events))))
+        for each in records
+    ]
 
 
 def load(data: bytes) -> Sequence[Recorded]:
@@ -193,7 +247,7 @@ def load(data: bytes) -> Sequence[Recorded]:
     lines = data.splitlines()
     if len(lines) > COMMITS_MAX:
         raise BadHistory(f"{len(lines):,} lines; at most {COMMITS_MAX:,} are an episode's")
-    return [_recorded(line, number=number) for number, line in enumerate(lines, start=1)]
+    return _in_all(_recorded(line, number=number) for number, line in enumerate(lines, start=1))
 
 
 async def replay(

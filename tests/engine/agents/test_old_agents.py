@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from pydantic_ai import Agent
@@ -367,3 +368,23 @@ async def test_a_history_replays_an_agent_that_has_changed_since():
     cut = len(records) - 2
     with pytest.raises(NondeterministicReplay, match="look is gone"):
         await replay(records[:cut], gone)
+
+
+async def test_a_history_has_an_agent_once_for_all_its_requests():
+    stage = Stage()
+    large = "be brief" * 10_000
+    life = await stage.plays(checking(made(Answers(), instructions=large)))
+    history = await record(stage.ports, life.episode.opened.episode_id)
+    assert history.count(large.encode()) == 1
+    steps = [e for each in load(history) for e in each.commit.events if type(e) is StepRecorded]
+    agents = [each.prompt.agent for each in steps if each.prompt is not None]
+    assert len(agents) == 4
+    assert {(large.encode() in bytes(each.json), each.stored) for each in agents} == {(True, None)}
+
+
+async def test_a_history_is_recorded_though_its_agents_are_kept_no_more():
+    stage = Stage()
+    life = await stage.plays(checking(made(Answers())))
+    lost = replace(stage.ports, objects=MemoryObjects(CLOCK))
+    records = load(await record(lost, life.episode.opened.episode_id))
+    await replay(records, app_of(checking(made(Answers())), budget=MANY))
