@@ -9828,6 +9828,30 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("put_s is None"),
         "tests/engine/runtime/test_objects.py",
     ),
+    Mutant(
+        "away-store-not-asked-each-time",
+        "objects: a store that is away holds up one put in a minute",
+        never,
+        "tests/engine/runtime/test_objects.py",
+    ),
+    Mutant(
+        "missable-put-bounded",
+        "objects: what can be missed is not waited for long",
+        becomes("None").at("0"),
+        "tests/engine/runtime/test_objects.py",
+    ),
+    Mutant(
+        "away-store-told-once",
+        "objects: the log says once that the store is away",
+        always,
+        "tests/engine/runtime/test_objects.py",
+    ),
+    Mutant(
+        "needed-agent-put",
+        "old agents: what an agent was is kept before it asks",
+        gives("await self.context.best_effort.do(put)"),
+        OLD_AGENTS,
+    ),
     Mutant("old-tools-asked", "old agents: the tools are as they were", never, OLD_AGENTS),
     Mutant(
         "old-instructions-asked",

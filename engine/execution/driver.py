@@ -20,6 +20,7 @@ from engine.agents.unit import (
     AGENT_BYTES_MAX,
     MESSAGES_BYTES_MAX,
     MESSAGES_HERE_BYTES_MAX,
+    PromptToKeep,
     RequestSize,
     Unit,
     UnitOutcome,
@@ -276,14 +277,21 @@ class EpisodeTurns:
             return None
         kept = await call(unit.kept)
         messages = None if kept.messages is None else await self._kept_messages(kept.messages)
+        return KeptPrompt(agent=await self._kept_agent(kept), after=kept.after, messages=messages)
+
+    async def _kept_agent(self, kept: PromptToKeep) -> KeptJson | None:
         data = bytes(kept.agent)
         if len(data) > AGENT_BYTES_MAX:  # guard: kept-agent-max
             if kept.is_needed:
                 too_large = AGENT_TOO_LARGE.format(len(data))
                 raise EpisodeFailed(InvalidAction.error_class, too_large)
-            return KeptPrompt(after=kept.after, messages=messages)
-        stored = StoredResult(digest=await self.context.lasting.put(data), size_bytes=len(data))
-        return KeptPrompt(agent=KeptJson(stored=stored), after=kept.after, messages=messages)
+            return None
+        put = partial(self.context.lasting.put, data)
+        # guard: needed-agent-put
+        digest = await (put() if kept.is_needed else self.context.best_effort.do(put))
+        if digest is None:
+            return KeptJson(was_away=True)
+        return KeptJson(stored=StoredResult(digest=digest, size_bytes=len(data)))
 
     async def _kept_messages(self, messages: msgspec.Raw) -> KeptJson | None:
         secrets = self.executor.hidden
@@ -294,7 +302,9 @@ class EpisodeTurns:
             return KeptJson(json=shown)
         if size > MESSAGES_BYTES_MAX:  # guard: kept-messages-max
             return None
-        return KeptJson(stored=await results.store(self.context.ports.objects, shown))
+        put = partial(results.store, self.context.ports.objects, shown)
+        stored = await self.context.best_effort.do(put)
+        return KeptJson(was_away=True) if stored is None else KeptJson(stored=stored)
 
     async def _reserve(
         self, sizes: Sequence[RequestSize], mark: str, *, path: str, agent: str = ""

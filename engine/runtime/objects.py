@@ -1,11 +1,19 @@
-"""`LastingObjects`: puts into the object store what is named again and again, and seldom."""
+"""Ways to put into the object store: what is named again and again, and what can be missed."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import structlog
 
 from streams.clock import Clock
+from streams.errors import StreamError
 from streams.ports.objects import ObjectStore, digest_of
+
+log = structlog.get_logger("vigil.objects")
+
+T = TypeVar("T")
 
 AGAIN_S: Final = 86_400.0
 """After so many seconds an object that is named still is put again: a day of the at least nine
@@ -13,6 +21,12 @@ tenths of the store's time for which it is kept."""
 
 REMEMBERED_MAX: Final = 1_000
 """Most objects that are remembered to have been put: the oldest are put again."""
+
+PUT_S_MAX: Final = 2.0
+"""How long a put of what can be missed may take, in seconds: 5 MiB took 36 ms when measured."""
+
+AWAY_S: Final = 60.0
+"""How long nothing that can be missed is put after a put has failed, in seconds."""
 
 
 class LastingObjects:
@@ -37,3 +51,36 @@ class LastingObjects:
         if len(self._put_s) > REMEMBERED_MAX:
             del self._put_s[next(iter(self._put_s))]
         return digest
+
+
+class BestEffort:
+    """Puts what can be missed, such as what is kept for people alone.
+
+    An object store that is away holds up one put, for `PUT_S_MAX`; for `AWAY_S` after that nothing
+    is tried. The log says once that it is away, and that it is back.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin with a store that is there."""
+        self._clock = clock
+        self._next_s: float | None = None
+        """When a put is tried again; None: the last one was done."""
+
+    async def do(self, put: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what `put` returns; None: it could not be done, or was not tried."""
+        # guard: away-store-not-asked-each-time
+        if self._next_s is not None and self._clock.monotonic_s() < self._next_s:
+            return None
+        try:
+            async with self._clock.timeout(PUT_S_MAX):  # guard: missable-put-bounded
+                done = await put()
+        except (TimeoutError, StreamError) as error:
+            if self._next_s is None:  # guard: away-store-told-once
+                why = str(error) or f"no answer within {PUT_S_MAX:g} s"
+                log.warning("object store away: prompts of models are not kept", error=why)
+            self._next_s = self._clock.monotonic_s() + AWAY_S
+            return None
+        if self._next_s is not None:
+            log.info("object store back: prompts of models are kept again")
+            self._next_s = None
+        return done

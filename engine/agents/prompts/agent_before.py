@@ -24,8 +24,9 @@ from streams.model.events import KeptJson
 FIRST: Final = "m1.1"
 """Where the first request of a run is recorded."""
 
-
 LOST: Final = "what it was is not kept any more: VIGIL_RESULTS_DAYS"
+
+UNKEPT: Final = "what it was could not be kept: the object store was away"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class AgentBefore:
             return asked
         version = await self._version(was.kept)
         if version is None:  # guard: lost-version-parks
-            self.problem = LOST
+            self.problem = UNKEPT if was.kept.was_away else LOST
             return asked
         if recorded is not None:
             now = marks_of(today)
@@ -114,7 +115,9 @@ class AgentBefore:
         return _Recorded(step.agent.rpartition(":")[2], step.prompt.agent)
 
     async def _version(self, kept: KeptJson) -> AgentVersion | None:
-        """Return the agent that was kept; None: it is not there any more."""
+        """Return the agent that was kept; None: it is not there."""
+        if kept.was_away:
+            return None
         name = "" if kept.stored is None else kept.stored.digest
         found = self._seen.get(name) if name else None
         if found is None:

@@ -21,6 +21,7 @@ from streams.model.events import (
     EpisodeOpened,
     EpisodeStarted,
     KeptJson,
+    KeptPrompt,
     LogEvent,
     StepKind,
     StepRecorded,
@@ -75,9 +76,7 @@ async def model_prompt(events: Iterable[LogEvent], step_no: int, fetch: FetchSto
     step = steps[-1]
     _check_shown(opened, step)
     assert opened is not None, "its strategy was looked at"
-    if step.prompt is None or step.prompt.agent is None:
-        raise PromptNotKept(_too_large(step, "the agent"))
-    found = await _json(step.prompt.agent, fetch)
+    found = await _json(step, _prompt_of(step).agent, "the agent", fetch)
     version = msgspec.json.decode(found, type=AgentVersion)
     parameters = version.parameters
     return ModelPrompt(
@@ -138,10 +137,10 @@ async def _conversation(steps: Sequence[StepRecorded], fetch: FetchStored) -> li
     for step in steps:
         if step.kind is not StepKind.MODEL_REQUEST or _run_of(step.path) != run:
             continue
-        kept = step.prompt
-        if kept is None or kept.messages is None or kept.after > len(said):
-            raise PromptNotKept(_too_large(step, "the messages"))
-        new = unraw(await _json(kept.messages, fetch))
+        kept = _prompt_of(step)
+        if kept.after > len(said):
+            raise PromptNotKept(f"step {step.step_no}: the journal lacks a request before it")
+        new = unraw(await _json(step, kept.messages, "the messages", fetch))
         said = [*said[: kept.after], *new]
     return [await _whole(each, by_place, fetch) for each in said]
 
@@ -203,16 +202,26 @@ async def _record(by_place: Mapping[str, StepRecorded], place: str, fetch: Fetch
     return unraw(step.result if step.stored is None else await fetch(step.stored))
 
 
-async def _json(kept: KeptJson, fetch: FetchStored) -> msgspec.Raw:
+def _prompt_of(step: StepRecorded) -> KeptPrompt:
+    if step.prompt is None:
+        told = f"nothing is kept of step {step.step_no}: another version of Vigil has recorded it"
+        raise PromptNotKept(told)
+    return step.prompt
+
+
+async def _json(
+    step: StepRecorded, kept: KeptJson | None, what: str, fetch: FetchStored
+) -> msgspec.Raw:
+    """Return what is kept of a step; `PromptNotKept` says why it is not."""
+    if kept is None:
+        told = f"step {step.step_no}: {what} had more than is kept, or what JSON cannot express"
+        raise PromptNotKept(told)
+    if kept.was_away:
+        told = f"step {step.step_no}: {what} could not be kept: the object store was away"
+        raise PromptNotKept(told)
     return kept.json if kept.stored is None else await fetch(kept.stored)
 
 
 def _given(fields: JsonObject) -> JsonObject:
     """Return what is said of a tool."""
     return {name: each for name, each in fields.items() if each not in (None, [], False)}
-
-
-def _too_large(step: StepRecorded, what: str) -> str:
-    if step.prompt is None:
-        return f"nothing is kept of step {step.step_no}: another version of Vigil has recorded it"
-    return f"step {step.step_no}: {what} had more than is kept, or what JSON cannot express"

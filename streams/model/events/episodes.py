@@ -207,6 +207,8 @@ class KeptJson(Struct, frozen=True, kw_only=True):
     json: msgspec.Raw = NOTHING
     stored: StoredResult | None = None
     """Where it is; None: in `json`."""
+    was_away: bool = False
+    """Whether it is nowhere: the object store was away."""
 
 
 class KeptPrompt(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from engine.app.strategy import ConvergeResult
 from engine.errors import NondeterministicReplay
 from engine.functions.activity import TURNS_TO_SETTLE
 from engine.operations.replay import load, record, replay
+from engine.runtime import objects
 from streams.memory import memory_ports
 from streams.memory.objects import MemoryObjects
 from streams.model.events import StepAnnounced, StepKind, StepRecorded
@@ -26,6 +27,8 @@ from tests.engine.agents.test_money import app_of as limited_app_of
 from tests.engine.functions.stage import app_of, middle, play, resume
 from tests.engine.stage import CLOCK, lived, open_episode, running
 from vigil.testing import AskedTool, ModelServer, ToolCallsAnswer
+
+PUT_S = 0.02
 
 OLD = {"instructions": "be brief"}
 
@@ -388,3 +391,24 @@ async def test_a_history_is_recorded_though_its_agents_are_kept_no_more():
     lost = replace(stage.ports, objects=MemoryObjects(CLOCK))
     records = load(await record(lost, life.episode.opened.episode_id))
     await replay(records, app_of(checking(made(Answers())), budget=MANY))
+
+
+class AwayAtFirst(MemoryObjects):
+    """A store that answers its first put too late for what people alone would miss."""
+
+    is_there = False
+
+    async def put(self, data):
+        if not self.is_there:
+            self.is_there = True
+            await asyncio.sleep(3 * PUT_S)
+        return await super().put(data)
+
+
+async def test_an_agent_that_is_to_stay_as_it_was_is_kept_before_it_asks(monkeypatch):
+    monkeypatch.setattr(objects, "PUT_S_MAX", PUT_S)
+    stage = Stage()
+    stage.ports = replace(stage.ports, objects=AwayAtFirst(CLOCK))
+    life = await stage.plays(checking(made(Answers())))
+    first = life.of(StepRecorded)[0]
+    assert first.prompt.agent.stored is not None

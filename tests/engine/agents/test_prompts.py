@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
 from contextlib import asynccontextmanager
 from functools import partial
@@ -31,9 +33,11 @@ from engine.episodes import results
 from engine.episodes.results import fetch
 from engine.errors import CallFailed, PromptNotKept
 from engine.execution import driver
+from engine.runtime import objects
+from streams.errors import Unavailable
 from streams.memory import memory_ports
 from streams.memory.objects import MemoryObjects
-from streams.model.events import EpisodeBlocked, EpisodeStarted, StepKind, StepRecorded
+from streams.model.events import EndStatus, EpisodeBlocked, EpisodeStarted, StepKind, StepRecorded
 from tests.engine.agents.stage import MANY, Script, agent_of
 from tests.engine.functions.stage import app_of, middle, play, resume
 from tests.engine.stage import CLOCK, decide, lived, open_episode, running
@@ -555,6 +559,49 @@ async def test_more_than_can_be_kept_is_not_and_the_episode_goes_on(monkeypatch)
     large = agent_of(Script("fine"), instructions="x" * AGENT_BYTES_MAX)
     with pytest.raises(PromptNotKept, match="step 1: the agent had more than is kept"):
         await asked_last(asking(large))
+
+
+async def ask_no() -> str:
+    """Ask nobody."""
+    return "nobody"
+
+
+class Away(MemoryObjects):
+    """A store that answers no put."""
+
+    async def put(self, data):
+        await asyncio.Event().wait()
+
+
+async def test_an_object_store_that_is_away_holds_up_no_request(monkeypatch):
+    monkeypatch.setattr(objects, "PUT_S_MAX", 0.05)
+    ports = dataclasses.replace(memory_ports(clock=CLOCK), objects=Away(CLOCK))
+    life = await play(asking(agent_of(Script("fine"))), ports=ports, budget=MANY)
+    assert life.end.status is EndStatus.DONE
+    told = "step 1: the agent could not be kept: the object store was away"
+    with pytest.raises(PromptNotKept, match=told):
+        await prompts_of(life, ports)
+
+
+class AwayAtFirst(MemoryObjects):
+    """A store that refuses the first put."""
+
+    async def put(self, data):
+        self.put = super().put
+        raise Unavailable("objects", detail="no quorum")
+
+
+async def test_once_the_store_is_back_the_whole_conversation_is_told(monkeypatch):
+    monkeypatch.setattr(objects, "AWAY_S", 0.0)
+    ports = dataclasses.replace(memory_ports(clock=CLOCK), objects=AwayAtFirst(CLOCK))
+    agent = agent_of(Script([("ask_no", {})], "fine"), ask_no)
+    life = await play(asking(agent), ports=ports, budget=MANY)
+    first, *_, last = (e for e in life.of(StepRecorded) if e.kind is StepKind.MODEL_REQUEST)
+    load = partial(fetch, ports.objects)
+    with pytest.raises(PromptNotKept, match="the object store was away"):
+        await model_prompt(life.events, first.step_no, load)
+    prompt = await model_prompt(life.events, last.step_no, load)
+    assert [each["kind"] for each in prompt.messages] == ["request", "response", "request"]
 
 
 async def test_instructions_are_kept_once():

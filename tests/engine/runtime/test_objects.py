@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.runtime import objects
-from engine.runtime.objects import AGAIN_S, LastingObjects
+from engine.runtime.objects import AGAIN_S, AWAY_S, PUT_S_MAX, BestEffort, LastingObjects
+from streams.errors import Unavailable
 from streams.memory.objects import MemoryObjects
 from tests.simulation.time import SimClock, simulate
 
@@ -64,3 +66,55 @@ def test_of_many_objects_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatc
 
     simulate(names())
     assert store.given == [b"1", b"2", b"3", b"1"]
+
+
+class Store:
+    """A store that is away at first, and counts what it is asked."""
+
+    def __init__(self, clock, *, answers):
+        self.clock, self.answers, self.asked = clock, answers, 0
+
+    async def put(self):
+        self.asked += 1
+        if self.answers:
+            raise Unavailable("objects", detail="no quorum")
+        await self.clock.sleep(3_600.0)
+
+    async def works(self):
+        self.asked += 1
+        return "digest"
+
+
+@pytest.mark.parametrize(("answers", "wait_s"), [(True, 0.0), (False, PUT_S_MAX)])
+def test_a_store_that_is_away_holds_up_one_put_in_a_minute(answers, wait_s):
+    clock = SimClock()
+    best_effort, store = BestEffort(clock), Store(clock, answers=answers)
+
+    async def puts():
+        begun_s = clock.monotonic_s()
+        first = [await best_effort.do(store.put) for _ in range(3)]
+        took_s = clock.monotonic_s() - begun_s
+        await clock.sleep(AWAY_S)
+        return [*first, await best_effort.do(store.put)], took_s
+
+    assert simulate(puts()) == ([None] * 4, wait_s)
+    assert store.asked == 2
+
+
+def test_that_a_store_is_away_and_back_is_told_once():
+    clock = SimClock()
+    best_effort, store = BestEffort(clock), Store(clock, answers=True)
+
+    async def puts():
+        for _ in range(3):
+            await best_effort.do(store.put)
+            await clock.sleep(AWAY_S)
+        return [await best_effort.do(store.works) for _ in range(2)]
+
+    with capture_logs() as told:
+        assert simulate(puts()) == ["digest", "digest"]
+    assert [(each["log_level"], each["event"]) for each in told] == [
+        ("warning", "object store away: prompts of models are not kept"),
+        ("info", "object store back: prompts of models are kept again"),
+    ]
+    assert told[0]["error"] == "objects: no quorum"
