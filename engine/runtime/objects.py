@@ -15,9 +15,9 @@ log = structlog.get_logger("vigil.objects")
 
 T = TypeVar("T")
 
-AGAIN_S: Final = 86_400.0
-"""After so many seconds an object that is named still is put again: a day of the at least nine
-tenths of the store's time for which it is kept."""
+AGAIN_S: Final = 8_640.0
+"""After so many seconds an object that is named still is put again: a tenth of a day, which is the
+shortest time that a store may have."""
 
 REMEMBERED_MAX: Final = 1_000
 """Most objects that are remembered to have been put: the oldest are put again."""
@@ -38,7 +38,7 @@ class LastingObjects:
         self._put_s: dict[str, float] = {}
 
     async def put(self, data: bytes) -> str:
-        """Keep `data` for at least the time of the store less a day, and return its digest."""
+        """Keep `data` for at least eight tenths of the store's time, and return its digest."""
         digest, now_s = digest_of(data), self._clock.monotonic_s()
         put_s = self._put_s.get(digest)
         # guard: lasting-object-put-again

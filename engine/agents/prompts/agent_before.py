@@ -24,7 +24,9 @@ from streams.model.events import KeptJson
 FIRST: Final = "m1.1"
 """Where the first request of a run is recorded."""
 
-LOST: Final = "what it was is not kept any more: VIGIL_RESULTS_DAYS"
+LOST: Final = (
+    "what it was is lost: the object store keeps that for VIGIL_RESULTS_DAYS after the last request"
+)
 
 UNKEPT: Final = "what it was could not be kept: the object store was away"
 

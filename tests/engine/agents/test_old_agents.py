@@ -345,7 +345,7 @@ async def test_an_agent_that_has_changed_parks_where_nothing_is_kept_any_more():
     events = after(middle(await stage.plays(checking(made(Answers())))), 2)
     app = app_of(checking(made(Answers(), instructions="be long")), **stage.declared)
     life = await resume(app, events, objects=MemoryObjects(CLOCK))
-    told = "the instructions of the agent have changed: what it was is not kept any more"
+    told = "the instructions of the agent have changed: what it was is lost: the object store"
     assert told in life.parked
 
 

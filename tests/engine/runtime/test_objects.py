@@ -1,4 +1,4 @@
-"""Objects that are named again and again are put once a day."""
+"""How objects are put that are named again and again, and those that can be missed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from engine.runtime import objects
 from engine.runtime.objects import AGAIN_S, AWAY_S, PUT_S_MAX, BestEffort, LastingObjects
 from streams.errors import Unavailable
 from streams.memory.objects import MemoryObjects
+from streams.ports.objects import KEPT_SHARE
 from tests.simulation.time import SimClock, simulate
+
+DAY_S = 86_400.0
 
 
 class Counting(MemoryObjects):
@@ -41,7 +44,7 @@ def test_an_object_is_put_once_however_often_it_is_named():
     assert store.given == [b"1", b"2"]
 
 
-def test_an_object_that_is_named_still_is_put_again_after_a_day():
+def test_an_object_that_is_named_still_is_put_again():
     clock, store, kept = lasting()
 
     async def names():
@@ -54,6 +57,27 @@ def test_an_object_that_is_named_still_is_put_again_after_a_day():
 
     simulate(names())
     assert store.given == [b"1", b"1"]
+
+
+def test_an_object_is_kept_for_eight_tenths_of_a_day_after_it_was_named_last():
+    """The shortest time that a store may have, of which it keeps nine tenths at least."""
+    clock = SimClock()
+    puts: list[float] = []
+
+    class Store(MemoryObjects):
+        async def put(self, data):
+            puts.append(clock.monotonic_s())
+            return await super().put(data)
+
+    async def names():
+        kept, left_s = LastingObjects(Store(clock), clock), list[float]()
+        for _ in range(20):
+            await kept.put(b"1")
+            left_s.append(puts[-1] + KEPT_SHARE * DAY_S - clock.monotonic_s())
+            await clock.sleep(7_000.0)
+        return min(left_s)
+
+    assert simulate(names()) >= 0.8 * DAY_S
 
 
 def test_of_many_objects_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
