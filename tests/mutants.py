@@ -8111,6 +8111,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_own_timeouts.py",
     ),
     Mutant(
+        "canceled-at-each-turn-goes-on",
+        "functions: what has begun ends though anyio cuts it off at each turn of the event loop",
+        becomes("again").at("call"),
+        "tests/engine/functions/test_own_timeouts.py",
+    ),
+    Mutant(
+        "canceled-engine-twice-no-timeout",
+        "functions: what the engine waits for and is canceled after a timeout is none either",
+        never,
+        "tests/engine/functions/test_own_timeouts.py",
+    ),
+    Mutant(
         "canceled-engine-no-timeout",
         "functions: what the engine waits for and is canceled is no timeout, and not tried again",
         becomes("False").at("compare"),

@@ -891,14 +891,28 @@ class StrategyRun:
             raise self._stop(asyncio.CancelledError())  # The call itself cannot go on.
         return cancels
 
-    async def _surely(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what `work` does: a timeout of the function's own comes too late for it."""
-        cancels = 0
-        while True:
-            try:
-                return await work()
-            except asyncio.CancelledError:
-                cancels = self._check_own_timeout(cancels)
+    async def _surely(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what `work` does: a timeout of the function's own comes too late for it.
+
+        Where it is cut off it is done again, in a task of its own: anyio would cut it off again at
+        each turn of the event loop.
+        """
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            cancels = self._check_own_timeout()
+        again = asyncio.create_task(work())
+        try:
+            while not again.done():
+                try:
+                    await asyncio.wait({again})  # guard: canceled-at-each-turn-goes-on
+                except asyncio.CancelledError:
+                    cancels = self._check_own_timeout(cancels)
+            if again.cancelled():  # guard: canceled-engine-twice-no-timeout
+                raise self._stop(asyncio.CancelledError())
+            return again.result()
+        finally:
+            again.cancel()
 
     async def _look(
         self,

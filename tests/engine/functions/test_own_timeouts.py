@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from engine.app.findings import raise_finding
@@ -290,6 +291,53 @@ async def test_what_the_engine_waits_for_and_is_canceled_is_no_timeout_and_not_t
 
     life = await play(check)
     assert (life.end.error_class, len(life.of(StepRecorded))) == ("crash", 1)
+
+
+async def test_what_the_engine_waits_for_and_is_canceled_after_a_timeout_is_none_either(
+    monkeypatch,
+):
+    patience, apply, tries = asyncio.timeout(None), FindingReports.apply, []
+
+    async def canceled(self, announced, *, is_new):
+        tries.append(announced)
+        if len(tries) == 1:
+            patience.reschedule(asyncio.get_running_loop().time())
+            await asyncio.Event().wait()
+        if len(tries) == 2:
+            raise asyncio.CancelledError
+        return await apply(self, announced, is_new=is_new)
+
+    monkeypatch.setattr(FindingReports, "apply", canceled)
+
+    async def check(ctx, trigger):
+        with suppress(TimeoutError):
+            async with patience:
+                await ctx.report(raise_finding("disk:web-1", class_="disk_full"))
+
+    life = await play(check)
+    assert [each.error_class for each in life.of(StepRecorded)] == [""]
+    assert life.end.error_class == "crash"
+
+
+async def test_a_report_ends_though_anyio_cuts_it_off_at_each_turn_of_the_event_loop(monkeypatch):
+    apply, scope = FindingReports.apply, anyio.CancelScope()
+
+    async def slow(self, announced, *, is_new):
+        scope.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return await apply(self, announced, is_new=is_new)
+
+    monkeypatch.setattr(FindingReports, "apply", slow)
+
+    async def check(ctx, trigger):
+        with scope:
+            await ctx.report(raise_finding("disk:web-1", class_="disk_full"))
+        return ConvergeResult(summary="went on")
+
+    life = await play(check)
+    assert result_of(life) == "went on"
+    assert [each.error_class for each in life.of(StepRecorded)] == [""]
 
 
 async def test_a_record_that_is_given_out_while_its_branch_is_being_canceled_is_its_answer():
