@@ -10416,6 +10416,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/spending/test_whole_episodes.py",
     ),
     Mutant(
+        "cost-settled-before-end",
+        "spending: what is recorded is settled however an episode ends",
+        dropped,
+        SYNTHESES,
+    ),
+    Mutant(
         "recorded-settled-by-next",
         "spending: what a dead node has recorded is settled by the next one",
         dropped,

@@ -6,7 +6,7 @@ and records each step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -163,6 +163,8 @@ class EpisodeTurns:
         self.wall = WallTime(clock, self.scope, limit_s=wall_s, used_s=used_s)
         self.findings = FindingReader(self.parts.finding_index, clock, self.opened)
         self.spending = EpisodeSpending(context, self.opened, lambda: self.journal.episode)
+        self._costs: dict[str, Decimal | None] = {}
+        """Path → what its request has cost, which is recorded, until it is settled."""
 
     @property
     def steps_recorded(self) -> int:
@@ -212,7 +214,7 @@ class EpisodeTurns:
     async def take(
         self, action: Step, mark: str, *, path: str, also: Sequence[Command] = ()
     ) -> Performed:
-        """Announce, perform and record `action`, and return its result.
+        """Announce, perform and record `action`, and return its result; `settle` is to follow.
 
         `mark` is its fingerprint, and `path` says where the strategy asks for it; `also` is
         recorded in the same commit.
@@ -240,11 +242,11 @@ class EpisodeTurns:
             also = (*also, self._pause_begun(performed))
         await self.keep(performed, *also)
         if is_reserved:
-            await self._settle(performed)
+            self._costs[path] = performed.cost_usd
         return performed
 
     async def make(self, unit: Unit, *, path: str) -> Performed:
-        """Make and record what an agent does, and return its result."""
+        """Make and record what an agent does, and return its result; `settle` is to follow."""
         if self.attempt.state is not AttemptState.FENCED:  # guard: no-part-before-fence
             await self.barrier()
         sizes = () if unit.size is None else (unit.size,)
@@ -260,7 +262,7 @@ class EpisodeTurns:
         self.executor.measure(performed)
         await self.keep(replace(performed, prompt=kept))
         if is_reserved:
-            await self._settle(performed)
+            self._costs[path] = performed.cost_usd
         return performed
 
     async def keep(self, performed: Performed, *also: Command) -> None:
@@ -344,12 +346,6 @@ class EpisodeTurns:
             told = f"{agent or size.model}: {LIMIT_THE_ANSWER}: {how}"
             raise EpisodeFailed(UNLIMITED_ANSWER, told)
         return self.spending.worst_case(size.model, size.bytes_in, size.output_tokens_max)
-
-    async def _settle(self, performed: Performed) -> None:
-        """Put what a request has cost in the place of what was reserved for it."""
-        await self.wall.paused_while(self.journal.barrier)  # guard: cost-recorded-then-settled
-        settle = partial(self.spending.settle, performed.path, performed.cost_usd)
-        await self.wall.paused_while(settle)
 
     async def _made(self, unit: Unit, path: str) -> UnitOutcome:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
@@ -466,10 +462,34 @@ class EpisodeTurns:
             block = replace(block, approval=replace(block.approval, request=request))
         self.record(replace(block, path=path, ahead=ahead, for_children=for_children))
 
-    async def settle(self) -> None:
-        """Wait until the last step is durable, where the expectation wants that."""
+    async def settle(self, path: str = "") -> None:
+        """Settle what the step at `path` has cost, and all within it.
+
+        Returns once the last step is durable where the expectation wants that. Where it is cut off
+        it may be called again: what is recorded stays so.
+        """
+        within = f"{path}."
+        costs = {
+            each: usd
+            for each, usd in self._costs.items()
+            if each == path or each.startswith(within)
+        }
+        if costs:
+            await self.wall.paused_while(partial(self._settle, costs))
         if self.executor.expectation.durability == "strict":  # guard: strict-step-durable-at-once
             await self.barrier()
+
+    async def settle_all(self) -> None:
+        """Settle what is recorded and not settled, such as where that was cut off."""
+        if self._costs:
+            await self._settle(dict(self._costs))
+
+    async def _settle(self, costs: Mapping[str, Decimal | None]) -> None:
+        """Put what requests have cost, by their paths, in the place of what was reserved."""
+        await self.journal.barrier()  # guard: cost-recorded-then-settled
+        for path, usd in costs.items():
+            await self.spending.settle(path, usd)
+            self._costs.pop(path, None)  # Another task may have settled it meanwhile.
 
     def check_canceled(self) -> None:
         """Raise `EpisodeFailed` if the episode is to be canceled."""
@@ -653,6 +673,7 @@ class Driver:
         self.turns.record(parked.block(episode, how, code=code, at=now, park_s=park_s))
 
     async def _end(self, failed: EpisodeFailed, records: Sequence[Recorded]) -> None:
+        await self.turns.settle_all()  # guard: cost-settled-before-end
         if any(each.findings for each in self.journal.episode.announced):
             self.turns.record(*await self.reports.settle())
         try:

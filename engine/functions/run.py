@@ -173,13 +173,13 @@ class LiveTurns(Protocol):
         """Return a result that is in the object store."""
 
     async def make(self, unit: Unit, *, path: str) -> Performed:
-        """Make and record what an agent does."""
+        """Make and record what an agent does; `settle` is to follow."""
 
     async def keep(self, performed: Performed) -> None:
         """Record what has ended, and put its result into the object store if it is large."""
 
-    async def settle(self) -> None:
-        """Wait until what was recorded is durable, where the expectation wants that."""
+    async def settle(self, path: str = "") -> None:
+        """Settle what the step at `path` has cost; it is durable then, where that is wanted."""
 
     def record(self, *commands: Command) -> None:
         """Record what is done."""
@@ -524,7 +524,7 @@ class StrategyRun:
             await self._live(self._surely(partial(self._turns.keep, done)))
         else:
             self.record(done)
-        await self.settle()
+        await self.settle(path)
         return done
 
     async def _ended(
@@ -629,10 +629,10 @@ class StrategyRun:
 
         try:
             made = await self._affordable(make, path, branch)
-        except asyncio.CancelledError:
+            await self._turns.settle(path)
+        except asyncio.CancelledError:  # What is recorded is settled at the end of the agent.
             self._check_own_timeout()
             raise
-        await self._settle()
         return made
 
     def note_branch(self, branch: Branch) -> None:
@@ -848,7 +848,7 @@ class StrategyRun:
             self._check_own_timeout()
             performed = self._turns.time_out(action, path=path)
         self.steps_made += 1
-        await self._settle()
+        await self._settle(path)
         return performed
 
     async def _turn(
@@ -869,12 +869,13 @@ class StrategyRun:
         finally:
             self._begun -= is_new  # guard: recorded-turn-once
 
-    async def settle(self) -> None:
-        """Wait until what was recorded is durable, where the expectation wants that."""
-        await self._live(self._settle())
+    async def settle(self, path: str = "") -> None:
+        """Settle what was recorded at `path` has cost; it is durable then, where that is wanted."""
+        await self._live(self._settle(path))
 
-    async def _settle(self) -> None:
-        await self._surely(self._turns.settle)  # guard: durable-is-no-timeout
+    async def _settle(self, path: str = "") -> None:
+        settle = partial(self._turns.settle, path)
+        await self._surely(settle)  # guard: durable-is-no-timeout
 
     def _check_own_timeout(self, known: int = 0) -> int:
         """Raise what ends the run, unless a timeout of the function's own has cut a call off.

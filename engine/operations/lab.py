@@ -491,7 +491,7 @@ class LabTurns:
         """Fail: a history has all results itself."""
         return await results.out_of_reach(stored)
 
-    async def settle(self) -> None:
+    async def settle(self, path: str = "") -> None:
         """Nothing is written."""
 
     def record(self, *commands: Command) -> None:

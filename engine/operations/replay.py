@@ -444,7 +444,7 @@ class _ReplayTurns:
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         return await results.out_of_reach(stored)
 
-    async def settle(self) -> None:
+    async def settle(self, path: str = "") -> None:
         """Nothing is written."""
 
     def record(self, *commands: Command) -> None:

@@ -6,22 +6,26 @@ import asyncio
 from contextlib import suppress
 from decimal import Decimal
 
+import anyio
 import pytest
 from msgspec.structs import replace
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
-from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from engine.agents.toolset import toolset
 from engine.agents.unit import AGENT_BYTES_MAX
 from engine.app.actions import synthesize
 from engine.app.actor import Actor
 from engine.app.app import App
+from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import Synthesis, overrides
 from engine.app.triggers import event
 from engine.runtime.store import Turns
+from engine.spending.episode import EpisodeSpending
 from engine.spending.store import SpendingStore
 from engine.spending.window import every_window
 from streams.memory import memory_ports
@@ -58,6 +62,9 @@ SHORT = {"max_tokens": 100}
 
 DEAREST = Decimal("1.00")
 """What the longest answer costs, without the input."""
+
+SETTLING_TURNS = 50
+"""Turns of the event loop that a cost is being settled: an agent that is canceled ends before."""
 
 
 def says_fine(messages, info):
@@ -290,6 +297,113 @@ async def test_a_synthesis_that_a_timeout_of_the_function_cuts_off_counts_once()
     first, second = life.of(StepRecorded)
     assert (first.error_class, first.cost_usd) == ("call_timeout", None)
     assert life.end.usd_used == reserved(life)[0] + second.cost_usd
+
+
+def cut_off_while_settling(monkeypatch, cut_off):
+    """Call `cut_off` while the first cost is being settled, which takes some turns of the loop."""
+    settle, begun = EpisodeSpending.settle, []
+
+    async def slow(spending, path, usd):
+        begun.append(path)
+        if len(begun) == 1:
+            cut_off()
+        for _ in range(SETTLING_TURNS):
+            await asyncio.sleep(0)
+        await settle(spending, path, usd)
+
+    monkeypatch.setattr(EpisodeSpending, "settle", slow)
+
+
+def over_now(patience):
+    """Return what ends a timeout of asyncio."""
+    return lambda: patience.reschedule(asyncio.get_running_loop().time())
+
+
+async def assert_settled(life, ports):
+    """Check that nothing is reserved, and that what is recorded is what the windows have."""
+    (window,) = await spent_in(ports)
+    costs = [each.cost_usd for each in life.of(StepRecorded) if each.is_request]
+    assert (window.used, window.reserved) == (sum(costs), {})
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "anyio"])
+async def test_a_timeout_of_the_function_comes_too_late_for_an_answer_that_is_recorded(
+    kind, monkeypatch
+):
+    said, scope, patience = [], anyio.CancelScope(), asyncio.timeout(None)
+    cut_off = over_now(patience) if kind == "asyncio" else scope.cancel
+    cut_off_while_settling(monkeypatch, cut_off)
+
+    async def impatient(ctx, trigger):
+        with suppress(TimeoutError), scope:
+            async with patience:
+                said.append(await ctx.synthesize("How is it?"))
+        return ConvergeResult(classification={"said": said})
+
+    ports = memory_ports(clock=CLOCK)
+    life = await played(app_of(impatient, usd="10", actor=[Spending(usd="10")]), ports)
+    (step,) = life.of(StepRecorded)
+    assert (step.error_class, classified(life)) == ("", {"said": ["fine"]})
+    await assert_settled(life, ports)
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "full"
+
+
+def looking(asked):
+    """Return an agent that looks, and ends then; it notes in `asked` what it is asked."""
+
+    def answer(messages, info):
+        asked.append(messages)
+        return ModelResponse([ToolCallPart("look", {})]) if len(asked) == 1 else says_fine(0, 0)
+
+    return agent_of(answer, toolsets=[toolset(look)], model_settings=SHORT)
+
+
+async def test_an_agent_that_is_cut_off_while_a_cost_is_settled_leaves_nothing_reserved(
+    monkeypatch,
+):
+    asked, patience = [], asyncio.timeout(None)
+    cut_off_while_settling(monkeypatch, over_now(patience))
+    helper = looking(asked)
+
+    async def impatient(ctx, trigger):
+        with suppress(TimeoutError):
+            async with patience:
+                await ctx.agent(helper, "How is it?")
+        return ConvergeResult(summary="enough")
+
+    ports = memory_ports(clock=CLOCK)
+    app = app_of(impatient, usd="10", actor=[Spending(usd="10")], tools=[look])
+    life = await played(app, ports)
+    request, agent = life.of(StepRecorded)
+    assert (request.kind, agent.error_class) == (StepKind.MODEL_REQUEST, "call_timeout")
+    assert len(asked) == 1
+    await assert_settled(life, ports)
+
+
+async def test_an_episode_that_fails_while_the_cost_of_its_agent_is_settled_leaves_nothing_reserved(
+    monkeypatch,
+):
+    settles = asyncio.Event()
+    cut_off_while_settling(monkeypatch, settles.set)
+    helper = looking([])
+
+    async def spends_too_much(ctx):
+        await settles.wait()
+        await ctx.synthesize("How is it?" * 10_000)
+
+    async def hasty(ctx, trigger):
+        await ctx.gather(ctx.agent(helper, "How is it?"), spends_too_much(ctx))
+
+    ports = memory_ports(clock=CLOCK)
+    app = app_of(hasty, usd="10", actor=[Spending(usd="10")], tools=[look])
+    life = await played(app, ports)
+    assert life.end.error_class == "budget_exceeded"
+    await assert_settled(life, ports)
 
 
 async def test_after_a_crash_at_each_moment_nothing_is_reserved_or_spent_twice():
