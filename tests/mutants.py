@@ -10276,6 +10276,18 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("planned-tool-is-there", "agents: a plan calls tools that there are", never, PLANS),
     Mutant("planned-arguments-fit", "agents: the calls of a plan fit their tools", never, PLANS),
+    Mutant(
+        "lost-output-type-parks",
+        "agents: an episode waits whose recorded output is none any more",
+        uncaught,
+        PLANS,
+    ),
+    Mutant(
+        "recorded-output-can-be-read",
+        "agents: an output is recorded only if it can be read again",
+        dropped,
+        "tests/engine/agents/test_forms.py",
+    ),
     Mutant("preview-only-reads", "agents: a preview changes nothing", never, PLANS),
     Mutant("risky-plan-is-asked", "agents: people are asked about a risky plan", never, PLANS),
     Mutant("denied-plan-not-run", "agents: a denied plan is not carried out", never, PLANS),

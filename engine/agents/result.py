@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Generic, TypeVar, get_origin
+from typing import Any, Generic, TypeVar, get_origin
 
 import msgspec
 from pydantic import TypeAdapter, ValidationError
@@ -14,13 +14,14 @@ from pydantic_ai.output import NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.run import AgentRunResult
 from pydantic_core import PydanticSerializationError, to_json
 
-from engine.errors import CallFailed, InvalidAction, Unencodable
+from engine.errors import InvalidAction, Unencodable
 from streams.json import NOTHING, raw, unraw
 
 T = TypeVar("T")
 
-OTHER_OUTPUT: Final = "invalid_output"
-"""Error class of an agent whose recorded output is none of its output types any more."""
+
+class OtherOutput(Exception):
+    """A recorded output is none of the types of its agent: they have changed since."""
 
 
 class AgentUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,35 +74,46 @@ class AgentResult(Generic[T]):
 
 
 def recorded(
-    result: AgentRunResult[Any], *, cost_usd: Decimal | None, version: str, keep_messages: bool
+    result: AgentRunResult[Any],
+    output_type: object,
+    *,
+    cost_usd: Decimal | None,
+    version: str,
+    keep_messages: bool,
 ) -> msgspec.Raw:
-    """Return what is recorded of a result; `Unencodable`: its output is no JSON."""
+    """Return what is recorded of a result, from which `result_of` can make it again.
+
+    Raises `Unencodable`: its output is no JSON, or cannot be read from it as an `output_type`.
+    """
     try:
         output = msgspec.Raw(to_json(_plain(result.output)))
     except PydanticSerializationError as error:
         raise Unencodable(f"the output of the agent: {error}") from error
     used = result.usage
     messages = msgspec.Raw(result.all_messages_json()) if keep_messages else NOTHING
-    return raw(
-        AgentRecord(
-            output=output,
-            type=type(result.output).__qualname__,
-            usage=AgentUsage(
-                requests=used.requests,
-                tool_calls=used.tool_calls,
-                input_tokens=used.input_tokens,
-                cached_tokens=used.cache_read_tokens,
-                output_tokens=used.output_tokens,
-            ),
-            cost_usd=cost_usd,
-            version=version,
-            messages=messages,
-        )
+    record = AgentRecord(
+        output=output,
+        type=type(result.output).__qualname__,
+        usage=AgentUsage(
+            requests=used.requests,
+            tool_calls=used.tool_calls,
+            input_tokens=used.input_tokens,
+            cached_tokens=used.cache_read_tokens,
+            output_tokens=used.output_tokens,
+        ),
+        cost_usd=cost_usd,
+        version=version,
+        messages=messages,
     )
+    try:
+        _output(record, output_type)  # guard: recorded-output-can-be-read
+    except OtherOutput as error:
+        raise Unencodable(f"the output of the agent, read from its JSON: {error}") from error
+    return raw(record)
 
 
 def result_of(said: msgspec.Raw, output_type: object) -> AgentResult[Any]:
-    """Return what a record says; `CallFailed`: its output is none of `output_type` any more."""
+    """Return what a record says; `OtherOutput`: its output is none of `output_type` any more."""
     kept = msgspec.json.decode(said, type=AgentRecord)
     messages = None
     if kept.messages != NOTHING:
@@ -128,8 +140,15 @@ def _output(kept: AgentRecord, output_type: object) -> object:
         try:
             return TypeAdapter[Any](each).validate_json(bytes(kept.output))
         except ValidationError as error:
-            problems.append(str(error).replace("\n", " "))
-    raise CallFailed(OTHER_OUTPUT, "; ".join(problems))
+            problems.append(_problem(error))
+    raise OtherOutput("; ".join(problems))
+
+
+def _problem(error: ValidationError) -> str:
+    """Return the first problem in one line, without the value, which may be a secret."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    told = first.get("ctx", {}).get("error", first["msg"])
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), " ".join(str(told).split()))))
 
 
 def output_types(declared: Any) -> Iterator[Any]:  # noqa: ANN401 - the library's forms

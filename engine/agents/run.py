@@ -36,7 +36,7 @@ from engine.agents.plans.edits import (
     shown_plan,
 )
 from engine.agents.plans.plan import CallPlan, PlanTools
-from engine.agents.result import output_types, recorded, result_of
+from engine.agents.result import OtherOutput, output_types, recorded, result_of
 from engine.agents.toolset import (
     APPROVAL,
     RUNNING,
@@ -55,7 +55,7 @@ from engine.usercode.library_tasks import library_tasks
 from streams.json import NOTHING, raw, unraw
 from streams.model.triggers import Budget
 
-__all__ = ["AgentCall", "problem_of_model", "result_of", "run_agent"]
+__all__ = ["AgentCall", "OtherOutput", "problem_of_model", "result_of", "run_agent"]
 
 NO_LIMIT: Final = UsageLimits(request_limit=None)
 """The budget of the episode limits its agents."""
@@ -149,6 +149,7 @@ async def run_agent(parts: Parts, ctx: Asking, asked: AgentCall) -> UnitOutcome:
         result = await call(_result, run, asked)
         said = recorded(
             result,
+            asked.agent.output_type,
             cost_usd=run.cost_usd,
             version=run.versions[-1] if run.versions else "",
             keep_messages=asked.keep_messages,

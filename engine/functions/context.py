@@ -511,7 +511,10 @@ class FunctionContext(Gathers):
         if taken.error_class:
             raise CallFailed(taken.error_class, taken.error_detail)
         result = raw(await self._run.result_of(taken))
-        made: AgentResult[Output] = run.result_of(result, agent.output_type)
+        try:
+            made: AgentResult[Output] = run.result_of(result, agent.output_type)
+        except run.OtherOutput as other:  # guard: lost-output-type-parks
+            raise self._run.other_output(taken.path, name, str(other)) from other
         return made
 
     def now(self) -> datetime:

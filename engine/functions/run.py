@@ -104,6 +104,8 @@ REMEDY_OF_AGENT: Final = (
     ' on_change="go_on"'
 )
 
+REMEDY_OF_OUTPUT: Final = "bring the old output type back, or fork the episode at 0"
+
 OWN_TIMEOUT: Final = "the function's own timeout was over before the call"
 
 Taken: TypeAlias = StepRecorded | Performed
@@ -614,6 +616,13 @@ class StrategyRun:
         told = f"{told}: {unit.problem}" if unit.problem else told
         at = f" at {branch.origin}" if branch.origin else ""
         return f"call {part.path}, {unit.kind} {unit.name}{at}: {told}; {REMEDY_OF_AGENT}"
+
+    def other_output(self, path: str, name: str, how: str) -> Interrupted:
+        """Return what ends a function whose agent was recorded with what is no output now."""
+        place = place_of_call()
+        at = f" at {place}" if place else ""
+        what = f"call {path}, agent {name}{at}: its recorded output is none of its types any more"
+        return self._differ(f"{what}: {how}; {REMEDY_OF_OUTPUT}")
 
     async def _made(self, unit: Unit, path: str, branch: Branch) -> Performed:
         within = branch.child(1, origin=branch.origin)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from engine.agents.toolset import toolset
 from engine.app.strategy import ConvergeResult
+from engine.errors import CallFailed
 from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told
 from tests.engine.agents.test_failures import asking
 from tests.engine.agents.test_money import SHORT, played
@@ -115,3 +116,30 @@ async def test_outputs_of_each_type(kind):
     again = await resume(app_of(ask, budget=MANY), middle(life)[:-2])
     classified(again)
     assert seen == [expected] * 2
+
+
+async def test_an_output_that_cannot_be_read_from_its_json_fails_its_agent_and_not_a_replay():
+    class Meant(BaseModel):
+        word: str
+
+        @field_validator("word")
+        @classmethod
+        def _never_twice(cls, word: str) -> str:
+            if word.endswith("!"):
+                raise ValueError("it is said already")
+            return f"{word}!"
+
+    agent = agent_of(Script([("final_result", {"word": "so"})]), output_type=Meant)
+
+    async def ask(ctx, trigger):
+        try:
+            await ctx.agent(agent, "go")
+        except CallFailed as failed:
+            await ctx.observe(1)
+            return ConvergeResult(classification={"class": failed.error_class, "is": str(failed)})
+
+    life = await play(ask, budget=MANY)
+    told = "the output of the agent, read from its JSON: word: it is said already"
+    assert classified(life) == {"class": "unencodable", "is": f"unencodable: {told}"}
+    again = await resume(app_of(ask, budget=MANY), middle(life)[:-2])
+    assert classified(again) == classified(life)

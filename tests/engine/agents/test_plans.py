@@ -13,13 +13,13 @@ from engine.agents.plans.plan import CallPlan, PlannedCall, plan_of
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import ToolFailed
-from engine.errors import InvalidAction
+from engine.errors import CallFailed, InvalidAction
 from streams.json import unraw
 from streams.memory import memory_ports
 from streams.model.events import EpisodeBlocked, StepKind, StepRecorded
 from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told
 from tests.engine.agents.test_people import lives
-from tests.engine.functions.stage import app_of
+from tests.engine.functions.stage import app_of, middle, resume
 from tests.engine.stage import CLOCK, decide, lived, open_episode, running
 
 
@@ -455,6 +455,67 @@ async def test_an_agent_proposes_a_plan_and_is_told_what_is_wrong_with_one(clust
     assert classified(life)["status"] == "done"
     assert cluster.done == ["wipe old"]
     assert "there is no tool 'wype'; did you mean wipe?" in last_told(script.asked[1])
+
+
+def planning(output_type, tools, *, wiped="old"):
+    """Return an app whose agent proposes a plan of two calls, and catches whatever fails."""
+    calls = [
+        {"tool": "look", "args": {"host": "web-1"}},
+        {"tool": "wipe", "args": {"volume": wiped}},
+    ]
+    script = Script([("final_result", {"summary": "make room", "calls": calls})])
+    agent = agent_of(script, output_type=output_type)
+
+    async def heal(ctx, trigger):
+        try:
+            plan = (await ctx.agent(agent, "make room")).output
+        except CallFailed as failed:
+            return ConvergeResult(classification={"failed": failed.error_class})
+        return ConvergeResult(classification=told(await run_plan(ctx, plan)))
+
+    return app_of(heal, tools=tools, budget=MANY)
+
+
+async def waiting_for_a_decision(app):
+    """Return the events of an episode of `app` whose plan nobody has decided on yet."""
+    ports = memory_ports(clock=CLOCK)
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        life = await lived(ports, id_, lambda life: life.of(EpisodeBlocked))
+    return [each for each in middle(life) if isinstance(each, StepRecorded)]
+
+
+def wipe_of_disks():
+    @tool(risk="destroy", idempotent=True)
+    async def wipe(disk: str) -> str:
+        return ""
+
+    return wipe
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (lambda cluster: plan_of(cluster.look), "call 2: there is no tool 'wipe'; known: look"),
+        (
+            lambda cluster: plan_of(cluster.look, wipe_of_disks()),
+            "call 2: wipe(): there is no argument 'volume'; known: disk",
+        ),
+        (
+            lambda cluster: plan_of(cluster.look, cluster.wipe, calls_max=1),
+            "2 calls; a plan has 1 at most",
+        ),
+    ],
+)
+async def test_a_recorded_plan_that_is_none_any_more_parks_its_episode(cluster, changed, problem):
+    events = await waiting_for_a_decision(planning(cluster.plans, cluster.tools, wiped="s3cret"))
+    life = await resume(planning(changed(cluster), cluster.tools), events)
+    said = "agent helper at test_plans.py:"
+    assert said in life.parked
+    what = f"its recorded output is none of its types any more: {problem}; bring the old output"
+    assert what in life.parked
+    assert "s3cret" not in life.parked
+    assert not life.episode.finished
 
 
 async def test_people_do_not_see_what_a_tool_hides_in_what_an_agent_proposes(cluster):
