@@ -10323,6 +10323,25 @@ TABLE: Final[Sequence[Mutant]] = (
         PLANS,
     ),
     Mutant(
+        "unfit-change-calls-nothing",
+        "agents: a change that fits no tool calls none of what was decided on",
+        never,
+        CALLS_TOGETHER,
+    ),
+    Mutant("tool-of-edit-is-there", "agents: people choose tools that there are", never, PLANS),
+    Mutant(
+        "impossible-edit-refused",
+        "approvals: who makes something else of calls is told",
+        never,
+        "tests/engine/waits/test_edited_plans.py",
+    ),
+    Mutant(
+        "editable-calls-in-no-fingerprint",
+        "approvals: another argument of a tool parks nothing that waits",
+        dropped,
+        "tests/engine/waits/test_edited_plans.py",
+    ),
+    Mutant(
         "other-changes-call-nothing",
         "agents: a change that is none of the arguments calls nothing",
         never,

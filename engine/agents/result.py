@@ -140,11 +140,11 @@ def _output(kept: AgentRecord, output_type: object) -> object:
         try:
             return TypeAdapter[Any](each).validate_json(bytes(kept.output))
         except ValidationError as error:
-            problems.append(_problem(error))
+            problems.append(problem_in_words(error))
     raise OtherOutput("; ".join(problems))
 
 
-def _problem(error: ValidationError) -> str:
+def problem_in_words(error: ValidationError) -> str:
     """Return the first problem in one line, without the value, which may be a secret."""
     first = error.errors(include_url=False, include_input=False)[0]
     told = first.get("ctx", {}).get("error", first["msg"])

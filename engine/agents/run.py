@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
+from pydantic import ValidationError
 from pydantic_ai import Agent, UsageLimits, exceptions
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, ToolCallPart
@@ -30,13 +31,20 @@ from engine.agents.model_errors import UnitFailed, class_of
 from engine.agents.places import place_in_answer
 from engine.agents.plans.edits import (
     AskedCall,
-    changed_arguments,
+    EditedCall,
     cut_summary,
-    restored,
+    editable_calls,
+    edited_calls,
     shown_plan,
 )
 from engine.agents.plans.plan import CallPlan, PlanTools
-from engine.agents.result import OtherOutput, output_types, recorded, result_of
+from engine.agents.result import (
+    OtherOutput,
+    output_types,
+    problem_in_words,
+    recorded,
+    result_of,
+)
 from engine.agents.toolset import (
     APPROVAL,
     RUNNING,
@@ -52,8 +60,9 @@ from engine.errors import CRASH, CallFailed, EpisodeFailed, StrategyError
 from engine.secrets import hide
 from engine.usercode.call import call
 from engine.usercode.library_tasks import library_tasks
-from streams.json import NOTHING, raw, unraw
+from streams.json import NOTHING, JsonObject, raw, unraw
 from streams.model.triggers import Budget
+from streams.model.waits import EditableCalls, PlanForm
 
 __all__ = ["AgentCall", "OtherOutput", "problem_of_model", "result_of", "run_agent"]
 
@@ -66,13 +75,7 @@ _THREADS: Final = ThreadPoolExecutor(max_workers=16, thread_name_prefix="vigil-a
 TOGETHER_BYTES_MAX: Final = 128 * 1024
 """Most bytes of the arguments of calls that people decide on together, unless it is one call."""
 
-OTHER_CHANGES: Final = (
-    "approved with {}, which is no change of its arguments: nothing was called; write them by their"
-    " names"
-)
-"""What a model is told where people have changed something else."""
-
-OTHER_PLAN: Final = "approved with a plan that cannot be carried out: {}; nothing of it was called"
+OTHER_CHANGES: Final = "approved with changes that cannot be made: {}; nothing was called"
 """What a model is told where people have made something else of its calls."""
 
 INVALID_AGENT: Final = "invalid_agent"
@@ -270,20 +273,18 @@ class DeferredCalls:
             _written(each.tool, args) for each, args in zip(calls, shown, strict=True)
         )
         summary = f"{self.name} wants to {what} {wanted}"
+        form = PlanForm.CALLS if group.is_together else PlanForm.ARGUMENTS
+        terms = editable_calls(form, calls, {each.tool: _schema(run, each.tool) for each in calls})
         async with self.parts.enter(f"d{place_in_answer(run, group.calls[0].tool_call_id)}"):
             answer = await self.ctx.approval(
                 plan,
                 summary=cut_summary(summary),
                 approvers=said.approvers,
                 expires_s=said.expires_s,
-                editable=True,
+                editable=terms,
                 shared=False,
             )
-        known = [{*each.args, *_arguments_of(run, each.tool)} for each in calls]
-        if group.is_together:
-            results = _results(calls, known, answer)
-        else:
-            results = [_result_of(calls[0], known[0], answer)]
+        results = _results(run, calls, terms, answer)
         return {each.tool_call_id: one for each, one in zip(group.calls, results, strict=True)}
 
     async def _come(self, run: RunContext[Any], asked: ToolCallPart) -> object:
@@ -341,41 +342,49 @@ def _asked_call(run: RunContext[Any], asked: ToolCallPart) -> AskedCall:
     return AskedCall(asked.tool_name, risk, asked.args_as_dict())
 
 
-def _result_of(
-    call: AskedCall, known: Collection[str], answer: Decided
-) -> DeferredToolApprovalResult:
-    """Return what becomes of a call whose arguments people have decided on."""
-    if not answer:
-        return _denied("denied", answer)
-    if not answer.is_edited:
-        return ToolApproved()
-    # guard: other-changes-call-nothing
-    if not isinstance(answer.plan, dict) or answer.plan.keys() - known:
-        return ToolDenied(OTHER_CHANGES.format(answer.plan))
-    try:
-        return ToolApproved(override_args=restored(answer.plan, call.args))
-    except LookupError:
-        return ToolDenied(OTHER_CHANGES.format(answer.plan))
-
-
 def _results(
-    calls: Sequence[AskedCall], known: Sequence[Collection[str]], answer: Decided
+    run: RunContext[Any], calls: Sequence[AskedCall], terms: EditableCalls, answer: Decided
 ) -> list[DeferredToolApprovalResult]:
-    """Return what becomes of calls that people have decided on together."""
+    """Return what becomes of calls that people have decided on at once."""
     if not answer:
         return [_denied("denied", answer)] * len(calls)
     if not answer.is_edited:
         return [ToolApproved()] * len(calls)
     try:
-        changed = changed_arguments(calls, known, answer.plan)
+        edited = {each.number: each for each in edited_calls(terms, calls, answer.plan)}
+        _check_fit(run, calls, edited.values())
     except ValueError as problem:
-        return [ToolDenied(OTHER_PLAN.format(problem))] * len(calls)
+        return [ToolDenied(OTHER_CHANGES.format(problem))] * len(calls)
     return [
-        ToolApproved(override_args=changed[number])
-        if number in changed
+        ToolApproved(override_args=edited[number].args)
+        if number in edited
         else _denied("left out", answer)
         for number in range(1, len(calls) + 1)
     ]
+
+
+def _check_fit(
+    run: RunContext[Any], calls: Sequence[AskedCall], edited: Iterable[EditedCall]
+) -> None:
+    """Raise `ValueError` if arguments that people have changed do not fit their tool."""
+    for each in edited:
+        if each.args == calls[each.number - 1].args:
+            continue  # What the model has asked for itself it is told as elsewhere.
+        if problem := _problem_of(run, each.tool, each.args):  # guard: unfit-change-calls-nothing
+            raise ValueError(f"call {each.number}: {problem}" if len(calls) > 1 else problem)
+
+
+def _problem_of(run: RunContext[Any], name: str, args: JsonObject) -> str:
+    """Return why arguments do not fit a tool; empty: they do."""
+    if (problem_of := _question(run, name).problem_of) is not None:
+        return problem_of(args) or ""
+    found = (run.tool_manager.tools or {}).get(name) if run.tool_manager is not None else None
+    try:
+        if found is not None:
+            found.args_validator.validate_python(args, context=run.validation_context)
+    except ValidationError as error:
+        return f"{name}(): {problem_in_words(error)}"
+    return ""
 
 
 def _denied(what: str, answer: Decided) -> ToolDenied:
@@ -383,11 +392,10 @@ def _denied(what: str, answer: Decided) -> ToolDenied:
     return ToolDenied(f"{what}{by}: {answer.reason or 'no reason was given'}")
 
 
-def _arguments_of(run: RunContext[Any], name: str) -> Iterable[str]:
-    """Return the names of the arguments that a tool may be given."""
+def _schema(run: RunContext[Any], name: str) -> JsonObject:
+    """Return the schema of a tool's arguments."""
     found = run.tools.get(name)
-    schema = found.parameters_json_schema if found is not None else {}
-    return [*schema.get("properties", {})]
+    return found.parameters_json_schema if found is not None else {}
 
 
 def _written(tool: str, args: object) -> str:

@@ -30,7 +30,7 @@ from engine.app.strategy import IN_STRATEGY
 from engine.app.tools import RISKS, OfferedTool, Risk
 from engine.errors import CallFailed, EpisodeFailed, InvalidAction, Unencodable
 from engine.usercode.call import call
-from streams.json import raw
+from streams.json import JsonObject, raw
 
 APPROVAL: Final = "vigil"
 """The key of a tool's metadata under which it says who decides on its calls."""
@@ -88,6 +88,8 @@ class ToolQuestion:
     """Whether all such calls of an answer are decided on together."""
     risk: str = ""
     """What a call may do, for people."""
+    problem_of: Callable[[JsonObject], str | None] | None = None
+    """Returns why arguments do not fit, if they do not; None: the library knows."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class StepTool:
         """What its definition has for us; None: nobody decides on its calls."""
         if self.decision is None:
             return None
-        question = ToolQuestion(self.is_together, self.risk_shown)
+        question = ToolQuestion(self.is_together, self.risk_shown, self.tool.problem_of)
         return {APPROVAL: self.decision, UNDIGESTED: question}
 
     def is_risky(self, ask_from: Risk | None) -> bool:

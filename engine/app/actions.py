@@ -18,7 +18,7 @@ from engine.validation import problem_of_count, problem_of_number
 from streams.json import JsonObject, place_of_problem, raw
 from streams.model.findings import FindingIntent
 from streams.model.outputs import OutputIntent
-from streams.model.waits import OnExpiry
+from streams.model.waits import EditableCalls, OnExpiry
 
 NAME_CHARS_MAX: Final = 256
 """Longest name of a capability, an action or a phase, in characters."""
@@ -148,6 +148,8 @@ class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
     remind_every_s: float = 0.0
     editable: bool | msgspec.UnsetType = msgspec.UNSET
     """Unset: no, and no part of the fingerprint."""
+    calls: EditableCalls | msgspec.UnsetType = msgspec.UNSET
+    """What may become of it, if it is editable; unset: anything. No part of the fingerprint."""
     shared: bool | msgspec.UnsetType = msgspec.UNSET
     """Unset: yes, and no part of the fingerprint either."""
     per_episode: bool | msgspec.UnsetType = msgspec.UNSET
@@ -264,7 +266,7 @@ def approval(
     expires_s: float | None = None,
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
-    editable: bool = False,
+    editable: bool | EditableCalls = False,
     shared: bool = True,
     per_episode: bool = False,
 ) -> RequestApproval:
@@ -287,7 +289,7 @@ def approval(
         on_expiry: the decision if nobody decides in time: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
         editable: whether the person who approves may change the plan; then carry out the `plan` of
-            the result.
+            the result. `EditableCalls`, which agents give, says what it may become.
         shared: whether one decision answers all episodes of the actor that wait for an equal
             approval about the same subject.
         per_episode: whether each of these episodes acts once it is approved, not the oldest alone.
@@ -302,6 +304,7 @@ def approval(
         on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
         remind_every_s=_seconds("remind_every_s", remind_every_s),
         editable=True if editable else msgspec.UNSET,  # guard: default-not-in-fingerprint
+        calls=editable if isinstance(editable, EditableCalls) else msgspec.UNSET,
         shared=msgspec.UNSET if shared else False,
         per_episode=True if per_episode else msgspec.UNSET,
     )
@@ -533,6 +536,9 @@ def fingerprint(action: Step | OfAgent) -> str:
     match action:
         case ToolCall():
             action = msgspec.structs.replace(action, args=without_transient(action.args))
+        case RequestApproval():
+            # guard: editable-calls-in-no-fingerprint
+            action = msgspec.structs.replace(action, calls=msgspec.UNSET)
         case _:
             pass
     said: object = action

@@ -43,6 +43,7 @@ from streams.model.events import EpisodeOpened
 from streams.model.findings import Finding, FindingIntent, FindingOutcome
 from streams.model.outputs import OutputResult
 from streams.model.triggers import Budget, Mode
+from streams.model.waits import EditableCalls
 
 if TYPE_CHECKING:  # The extra may not be there.
     from pydantic_ai import Agent
@@ -272,7 +273,7 @@ class FunctionContext(Gathers):
         expires_s: float | None = None,
         on_expiry: ExpiryOfApproval = "deny",
         remind_every_s: float | None = None,
-        editable: bool = False,
+        editable: bool | EditableCalls = False,
         shared: bool = True,
         per_episode: bool = False,
     ) -> ApprovalAnswer:

@@ -22,6 +22,7 @@ from engine.waits import grant
 from engine.waits.approval import (
     denial_in_words,
     end_in_words,
+    problem_of_changes,
     problem_of_command,
     problem_of_time,
 )
@@ -29,7 +30,7 @@ from engine.waits.parked import TOO_LATE
 from engine.waits.signal import Decision as SignalledDecision
 from engine.waits.signal import Signal
 from engine.waits.wait import Blocked, is_denial
-from streams.json import NOTHING, JsonObject, raw
+from streams.json import NOTHING, JsonObject, raw, unraw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
     GRANT_TOOL,
@@ -217,7 +218,10 @@ def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
     if isinstance(decision, Decide) and approval is not None:
         if blocked.event.asks_for_grant and decision.edited_hash:
             grant.check(decision.edited_plan)  # guard: impossible-grant-refused
-        return problem_of_command(approval, decision, at=at)
+        problem = problem_of_command(approval, decision, at=at)
+        if problem is None and decision.edited_hash:  # guard: impossible-edit-refused
+            return problem_of_changes(approval, unraw(decision.edited_plan))
+        return problem
     return problem_of_time(blocked.terms, at=at)  # guard: word-after-expiry-late
 
 

@@ -12,12 +12,13 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from engine.agents.plans.edits import problem_of_edit
 from engine.app.actions import RequestApproval
-from streams.json import NOTHING, raw
+from streams.json import NOTHING, raw, unraw
 from streams.model.commands import Decide, DecideStep
 from streams.model.events import EpisodeOpened
 from streams.model.outputs import OutputIntent
-from streams.model.waits import Approval, Wait
+from streams.model.waits import Approval, EditableCalls, Wait
 
 T = TypeVar("T", bound=Approval | Wait)
 
@@ -74,8 +75,14 @@ def approval_for(
         remind_every_s=asking.remind_every_s,
         # Nothing but its delivery looks at what an output is.
         editable=isinstance(asking, OutputIntent) or asking.editable is True,
+        calls=_calls_of(asking),
         per_episode=isinstance(asking, RequestApproval) and asking.per_episode is True,
     )
+
+
+def _calls_of(asking: RequestApproval | OutputIntent) -> EditableCalls | None:
+    calls = asking.calls if isinstance(asking, RequestApproval) else None
+    return calls if isinstance(calls, EditableCalls) else None
 
 
 def request_of(opened: EpisodeOpened, asked: RequestApproval, *, mark: str) -> str:
@@ -116,6 +123,13 @@ def problem_of_command(
     # guard: edited-plan-checked-by-node
     plan_hash, by, is_edited = command.plan_hash, command.by, bool(command.edited_hash)
     return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited)
+
+
+def problem_of_changes(approval: Approval, plan: object) -> str | None:
+    """Return why what is asked for in `approval` cannot become `plan`; None: it can."""
+    if approval.calls is None:
+        return None
+    return problem_of_edit(approval.calls, unraw(approval.plan), plan) or None
 
 
 def problem_of_time(terms: Approval | Wait, *, at: datetime) -> str | None:

@@ -25,6 +25,25 @@ class OnExpiry(StrEnum):
     failed, as if it could not be delivered."""
 
 
+class PlanForm(StrEnum):
+    """What a plan that is about calls of tools has, and what may become of it."""
+
+    ARGUMENTS = "arguments"
+    """The arguments of one call, which may be others."""
+    CALLS = "calls"
+    """Calls by their numbers, which may have other arguments or be left out."""
+    PLAN = "plan"
+    """Calls by their numbers, which may be of other tools, too, or more."""
+
+
+class EditableCalls(Struct, frozen=True, kw_only=True):
+    """Calls of tools that people are asked about, as far as they may change them."""
+
+    form: PlanForm
+    arguments: dict[str, tuple[str, ...] | None]
+    """Tool → the names of the arguments that it takes; None: any."""
+
+
 class Approval(Struct, frozen=True, kw_only=True):
     """A request to people, who are to say whether something may be done."""
 
@@ -43,6 +62,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     """Seconds between two public reminders; 0: none."""
     editable: bool = False
     """Whether who approves may change the plan."""
+    calls: EditableCalls | None = None
+    """What may become of an editable plan that is about calls of tools; None: anything."""
     request: str = ""
     """The reference of the request, if other episodes may have made the same; empty: it is of this
     one alone."""

@@ -14,9 +14,10 @@ from uuid import UUID
 import pytest
 
 from engine.operations.decide_request import ApprovalTarget
+from streams.json import raw
 from streams.model.commands import Verdict
 from streams.model.events import EpisodeResolved, Resolution, StepKind, StepRecorded
-from streams.model.waits import Wait
+from streams.model.waits import EditableCalls, PlanForm, Wait
 from tests.mistakes import test_commands as typed
 from tests.vigil.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.vigil.program import NOWHERE, RUN_S_MAX, Running, Vigil
@@ -233,6 +234,24 @@ def test_a_plan_that_nobody_looks_at_again_cannot_be_changed(journal, standing):
     id_ = journal.block(approval())
     line = one_line(decide(standing, "approve", id_, "--yes", "--changes", "{}"), code=1)
     assert f"episode {id_}: its plan cannot be changed" in line
+    assert not journal.has_command(id_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ('{"servise": "db"}', "restart(): there is no argument 'servise'; did you mean service?"),
+        ('"db"', "'db' is no arguments; write {name: value}"),
+    ],
+)
+def test_changes_that_are_none_of_the_arguments_of_a_call_are_refused_in_one_line(
+    journal, standing, changes, problem
+):
+    calls = EditableCalls(form=PlanForm.ARGUMENTS, arguments={"restart": ("service",)})
+    asked = approval(plan=raw({"service": "web"}), editable=True, calls=calls)
+    id_ = journal.block(asked)
+    line = one_line(decide(standing, "approve", id_, "--yes", "--changes", changes), code=1)
+    assert line == f"vigil: episode {id_}: {problem}\n"
     assert not journal.has_command(id_)
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from engine.app.workflow_plan import starter_id
 from engine.operations.decide_request import ApprovalTarget
-from engine.waits.approval import end_in_words, problem_of_decision
+from engine.waits.approval import end_in_words, problem_of_changes, problem_of_decision
 from streams.json import raw
 from streams.model import events
 from streams.model.waits import Approval
@@ -175,12 +175,19 @@ def check_hash(digits: str, *, what: str) -> None:
         raise Mistake(f"{what}: {digits!r} is not {length} hex digits")
 
 
-def problem_with(asked: ApprovalRequest, *, by: str, at: datetime, is_edited: bool) -> str:
-    """Return why `by` cannot decide on a request now, in words; empty: they can."""
-    plan_hash = asked.approval.plan_hash
+def problem_with(
+    asked: ApprovalRequest, *, by: str, at: datetime, plan: object = msgspec.UNSET
+) -> str:
+    """Return why `by` cannot decide on a request now, in words; empty: they can.
+
+    `plan` is what they have made of it; unset: nothing else.
+    """
+    plan_hash, is_edited = asked.approval.plan_hash, plan is not msgspec.UNSET
     problem = problem_of_decision(
         asked.approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited
     )
+    if problem is None and is_edited:  # Before anybody confirms it.
+        problem = problem_of_changes(asked.approval, plan)
     return problem or ""
 
 

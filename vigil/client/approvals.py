@@ -98,9 +98,9 @@ class ApprovalCalls:
             if plan_hash is not None and not whole_hash.startswith(plan_hash.lower()):
                 raise Trouble(f"{target} waits for a decision on another plan: {whole_hash}")
             now = self._connections.clock.now()
-            if problem := problem_with(pending, by=name, at=now, is_edited=is_edited):
-                raise Trouble(f"{target}: {problem}")
             plan = changed(unraw(pending.plan), changes, target) if is_edited else UNSET
+            if problem := problem_with(pending, by=name, at=now, plan=plan):
+                raise Trouble(f"{target}: {problem}")
             id_ = await decide_request(
                 ports,
                 target,

@@ -83,11 +83,12 @@ def decide(
     target, pending = call(ctx, look)
     approval, is_edited = pending.approval, choice.changes is not UNSET
     now = SystemClock().now()
-    if problem := problem_with(pending, by=by, at=now, is_edited=is_edited):
+    plan = changed(unraw(pending.plan), choice.changes, target) if is_edited else UNSET
+    if problem := problem_with(pending, by=by, at=now, plan=plan):
         raise Trouble(f"{target}: {problem}{stranger_hint(approval.approvers, by)}")
     row = as_row(pending)
     if is_edited:
-        row = {**row, "becomes": as_json(changed(unraw(pending.plan), choice.changes, target))}
+        row = {**row, "becomes": as_json(plan)}
     choice.confirm(str(target), row, approval.plan_hash)
 
     async def decided(client: Client) -> CommandOutcome:

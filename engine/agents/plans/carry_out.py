@@ -16,6 +16,7 @@ from engine.errors import CallFailed, InvalidAction
 from engine.secrets import without
 from engine.validation import shown
 from streams.json import JsonObject, raw, unraw
+from streams.model.waits import EditableCalls
 
 
 class MadeCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ class Calling(Protocol):
         summary: str = "",
         approvers: Iterable[str] | str | None = None,
         expires_s: float | None = None,
-        editable: bool = False,
+        editable: bool | EditableCalls = False,
         shared: bool = True,
     ) -> Awaitable[Any]:
         """Ask people."""
@@ -108,7 +109,7 @@ async def run_plan(
             summary=cut_summary(summary) or f"a plan of {len(plan.calls)} calls",
             approvers=approvers,
             expires_s=expires_s,
-            editable=True,
+            editable=plan.editable,
             shared=False,
         )
         by, reason, is_edited = answer.by, answer.reason, answer.is_edited

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.agents.cuts import head
 from engine.app.function_tool import without_values
 from engine.secrets import HIDDEN, hide, removed, texts_in, without
-from engine.validation import ABSENT, shown
+from engine.validation import ABSENT, near, shown
 from streams.json import JsonObject
+from streams.model.waits import EditableCalls, PlanForm
 
 SUMMARY_CHARS: Final = 200
 """How much people see of what calls are for, in characters; the plan has all of it."""
@@ -89,56 +90,98 @@ def shown_plan(calls: Sequence[AskedCall], hidden: frozenset[str]) -> dict[str, 
     }
 
 
-def edited_calls(calls: Sequence[AskedCall], plan: object) -> list[EditedCall]:
-    """Return what people have made of `calls`, by their numbers; `ValueError`: it is no plan.
+def editable_calls(
+    form: PlanForm, calls: Sequence[AskedCall], schemas: Mapping[str, JsonObject]
+) -> EditableCalls:
+    """Return what people may make of `calls`; `schemas`: tool → the schema of its arguments."""
+    arguments: dict[str, tuple[str, ...] | None] = {}
+    for name, schema in schemas.items():
+        given = [each for call in calls if call.tool == name for each in call.args]
+        names = dict.fromkeys([*schema.get("properties", {}), *given])
+        arguments[name] = None if schema.get("additionalProperties") else tuple(names)
+    return EditableCalls(form=form, arguments=arguments)
+
+
+def edited_calls(
+    terms: EditableCalls, calls: Sequence[AskedCall], plan: object
+) -> list[EditedCall]:
+    """Return what people have made of `calls`, by their numbers; `ValueError`: they may not.
 
     Only tools and arguments count; the rest is there to be read. What was hidden and is left so
     stays what it was.
     """
-    match plan:
-        case dict():
+    match terms.form, plan:
+        case PlanForm.ARGUMENTS, dict():
+            return [_edited(calls, 1, calls[0].tool, plan, terms)]
+        case PlanForm.ARGUMENTS, _:
+            raise ValueError(f"{shown(plan)} is no arguments; write {{name: value}}")
+        case _, dict():
             # guard: one-call-for-each-number
             if strays := [each for each in plan if not _NUMBER.fullmatch(str(each))]:
                 raise ValueError(f"{shown(strays[0])} is no number of a call: 1, 2 and so on")
             by_number = sorted((int(key), key) for key in plan)
-            return [_edited(calls, number, plan[key]) for number, key in by_number]
+            return [_numbered(calls, number, plan[key], terms) for number, key in by_number]
         case _:
             raise ValueError(f"{shown(plan)} is no plan; write {{number: {{tool: …, args: …}}}}")
 
 
-def _edited(calls: Sequence[AskedCall], number: int, said: object) -> EditedCall:
+def problem_of_edit(terms: EditableCalls, asked: object, plan: object) -> str:
+    """Return in one line why people cannot make `plan` of `asked`, as they see it; empty: they can.
+
+    Whether the values of arguments fit, only the tools know.
+    """
+    try:
+        edited_calls(terms, _seen(terms, asked), plan)
+    except ValueError as problem:
+        return str(problem)
+    return ""
+
+
+def _seen(terms: EditableCalls, asked: Any) -> list[AskedCall]:  # noqa: ANN401 - any JSON value
+    """Return the calls that people are shown in the plan `asked`."""
+    if terms.form is PlanForm.ARGUMENTS:
+        (tool,) = terms.arguments
+        return [AskedCall(tool, "", asked)]
+    by_number = sorted((int(number), each) for number, each in asked.items())
+    return [AskedCall(each["tool"], each["risk"], each["args"]) for _, each in by_number]
+
+
+def _numbered(
+    calls: Sequence[AskedCall], number: int, said: object, terms: EditableCalls
+) -> EditedCall:
     match said:
         case {"tool": str() as tool, "args": dict() as args, **rest} if rest.keys() <= FIELDS:
-            asked = calls[number - 1] if number <= len(calls) else None
-            is_same = asked is not None and asked.tool == tool
-            # guard: hidden-value-stays-with-tool
-            before = asked.args if asked is not None and is_same else {}
+            asked = calls[number - 1].tool if number <= len(calls) else ""
+            # guard: other-call-calls-nothing
+            if terms.form is PlanForm.CALLS and tool != asked:
+                problem = "change the arguments of calls, by their names, or leave calls out"
+                raise ValueError(f"call {number} is another one; {problem}")
             try:
-                return EditedCall(number, tool, restored(args, before))
-            except LookupError as error:
-                raise ValueError(
-                    f"call {number}: {error} stands where nothing was hidden"
-                ) from error
+                return _edited(calls, number, tool, args, terms)
+            except ValueError as problem:
+                raise ValueError(f"call {number}: {problem}") from problem
         case _:
             raise ValueError(f"call {number}: write its tool and its args, and nothing else")
 
 
-def changed_arguments(
-    calls: Sequence[AskedCall], known: Sequence[Collection[str]], plan: object
-) -> dict[int, JsonObject]:
-    """Return the arguments of those of `calls` that people have left in a plan, by their numbers.
-
-    They may change arguments whose names are `known`, and leave calls out. `ValueError`: they have
-    done something else.
-    """
-    edited = edited_calls(calls, plan)
-    for each in edited:
-        is_asked = each.number <= len(calls) and each.tool == calls[each.number - 1].tool
-        # guard: other-call-calls-nothing
-        if not is_asked or each.args.keys() - set(known[each.number - 1]):
-            problem = "change the arguments of calls, by their names, or leave calls out"
-            raise ValueError(f"call {each.number} is another one; {problem}")
-    return {each.number: each.args for each in edited}
+def _edited(
+    calls: Sequence[AskedCall], number: int, tool: str, args: JsonObject, terms: EditableCalls
+) -> EditedCall:
+    if tool not in terms.arguments:  # guard: tool-of-edit-is-there
+        raise ValueError(f"there is no tool {tool!r}; {near(tool, terms.arguments)}")
+    names = terms.arguments[tool]
+    stray = None if names is None else next((each for each in args if each not in names), None)
+    if stray is not None:  # guard: other-changes-call-nothing
+        told = f"{tool}(): there is no argument {shown(stray)}"
+        raise ValueError("; ".join(filter(None, (told, near(stray, names or ())))))
+    asked = calls[number - 1] if number <= len(calls) else None
+    is_same = asked is not None and asked.tool == tool
+    # guard: hidden-value-stays-with-tool
+    before = asked.args if asked is not None and is_same else {}
+    try:
+        return EditedCall(number, tool, restored(args, before))
+    except LookupError as error:
+        raise ValueError(f"{error} stands where nothing was hidden") from error
 
 
 def restored(edited: object, asked: object) -> Any:  # noqa: ANN401 - any JSON value

@@ -11,13 +11,14 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_ai import InlineDefsJsonSchemaTransformer
 from pydantic_core import CoreSchema, core_schema
 
-from engine.agents.plans.edits import AskedCall, edited_calls
+from engine.agents.plans.edits import AskedCall, editable_calls, edited_calls
 from engine.agents.toolset import Given, StepTool, step_tool
 from engine.app.function_tool import FunctionTool
 from engine.app.tools import OfferedTool, Risk
 from engine.errors import InvalidAction
 from engine.validation import is_whole, near
 from streams.json import JsonObject, raw
+from streams.model.waits import EditableCalls, PlanForm
 
 CALLS_MAX: Final = 10
 """Most calls of a plan, unless it is declared with another number."""
@@ -128,9 +129,15 @@ class CallPlan:
             for number, each in enumerate(self.calls, start=1)
         ]
 
+    @property
+    def editable(self) -> EditableCalls:
+        """What people may make of it."""
+        schemas = {name: each.tool.schema for name, each in _tools(self).tools.items()}
+        return editable_calls(PlanForm.PLAN, self.asked({}), schemas)
+
     def edited(self, plan: object) -> CallPlan:
         """Return what people have made of it; `ValueError`: it cannot be carried out."""
-        wanted = edited_calls(self.asked({}), plan)
+        wanted = edited_calls(self.editable, self.asked({}), plan)
         calls = tuple(PlannedCall(each.tool, each.args) for each in wanted)
         return type(self)(self.summary, calls)
 

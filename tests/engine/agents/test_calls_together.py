@@ -12,7 +12,7 @@ from engine.errors import InvalidAction
 from streams.json import unraw
 from streams.model.events import EpisodeBlocked
 from tests.engine.agents.stage import Script, agent_of, classified, told
-from tests.engine.agents.test_people import lives
+from tests.engine.agents.test_people import lives, refused
 
 CALLS = [("restart", {"service": "web"}), ("scale", {"replicas": 3}), ("look", {"host": "web-1"})]
 
@@ -100,21 +100,76 @@ async def test_a_denial_is_told_of_each_call():
         ({"1": {**PLAN["1"], "do": 1}}, "call 1: write its tool and its args, and nothing else"),
         ({"1": PLAN["2"]}, "call 1 is another one"),
         ({**PLAN, "3": PLAN["2"]}, "call 3 is another one"),
-        ({"1": {**PLAN["1"], "args": {"servise": "db"}}}, "call 1 is another one"),
-        ({"1": {**PLAN["1"], "args": {"service": "***"}}}, None),
+        (
+            {"1": {**PLAN["1"], "args": {"servise": "db"}}},
+            "call 1: restart(): there is no argument 'servise'; did you mean service?",
+        ),
         ({"2": {**PLAN["2"], "args": {"token": "***"}}}, "*** stands where nothing was hidden"),
     ],
 )
-async def test_a_plan_that_is_something_else_calls_nothing(plan, problem):
+async def test_who_makes_something_else_of_calls_is_told_and_nothing_is_decided(plan, problem):
     done = []
-    life = await lives(*healing(done), ("approve", {"plan": plan}))
-    said = classified(life)["said"]
-    if problem is None:  # It was there before, so it is what it was.
-        assert done == ["web"]
-        return
-    assert problem in said
-    assert said.count("nothing of it was called") == 2
+    assert problem in await refused(*healing(done), plan)
     assert done == []
+
+
+async def test_three_stars_that_the_model_has_written_may_be_left():
+    done = []
+    edited = {"1": {**PLAN["1"], "args": {"service": "***"}}}
+    await lives(*healing(done), ("approve", {"plan": edited}))
+    assert done == ["web"]
+
+
+def own_tools(done):
+    """Return a function whose agent has tools of its own, and none of the app."""
+
+    def restart(service: str) -> str:
+        done.append(service)
+        return f"{service} is up"
+
+    def scale(replicas: int) -> str:
+        done.append(replicas)
+        return f"{replicas} replicas"
+
+    agent = agent_of(Script(CALLS[:2], all_told))
+    for each in (restart, scale):
+        agent.tool_plain(each, requires_approval=True)
+
+    async def heal(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "heal")).output})
+
+    return heal, []
+
+
+async def test_changed_arguments_of_a_wrong_type_call_none_of_the_calls():
+    done = []
+    edited = {**PLAN, "2": {**PLAN["2"], "args": {"replicas": "many"}}}
+    life = await lives(*healing(done), ("approve", {"plan": edited}))
+    problem = "call 2: scale(): Expected `int`, got `str` - at `$.replicas`"
+    told = f"approved with changes that cannot be made: {problem}; nothing was called"
+    assert classified(life)["said"] == f"{told}; {told}; web-1 is slow"
+    assert done == []
+
+
+async def test_changed_arguments_of_an_agents_own_tool_must_fit_it_too():
+    done = []
+    decided = ("approve", {}), ("approve", {"plan": {"replicas": "many"}})
+    life = await lives(*own_tools(done), *decided)
+    problem = "scale(): replicas: Input should be a valid integer"
+    assert problem in classified(life)["said"]
+    assert "nothing was called" in classified(life)["said"]
+    assert done == ["web"]
+
+
+async def test_what_a_model_has_asked_for_wrongly_is_told_apart_from_what_people_have_changed():
+    done = []
+    calls = [("restart", {"service": "web"}), ("scale", {"replicas": "many"})]
+    edited = {
+        "1": {**PLAN["1"], "args": {"service": "db"}},
+        "2": {**PLAN["2"], "args": {"replicas": "many"}},
+    }
+    await lives(*healing(done, calls=calls), ("approve", {"plan": edited}))
+    assert done == ["db"]
 
 
 async def test_what_a_tool_hides_is_hidden_in_the_plan_and_may_stay_as_it_is():

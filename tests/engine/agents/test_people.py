@@ -5,16 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from engine.agents.toolset import toolset
 from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.errors import InvalidAction, Refused
 from engine.waits.requests import resolve
-from streams.json import unraw
+from streams.json import raw, unraw
 from streams.model.events import EpisodeBlocked, StepKind, StepRecorded
 from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told, told
-from tests.engine.functions.stage import app_of
+from tests.engine.functions.stage import app_of, middle, resume
 from tests.engine.stage import decide, eventually, lived, open_episode, ports_in_memory, running
 
 
@@ -35,6 +36,19 @@ def restarting(script, done, **options):
         return ConvergeResult(classification={"said": result.output})
 
     return heal, [restart]
+
+
+async def refused(function, tools, plan):
+    """Return why nobody may make `plan` of what an episode asks for, which then waits on."""
+    ports = ports_in_memory()
+    app = app_of(function, tools=tools, budget=MANY)
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        life = await lived(ports, episode_id, lambda life: life.of(EpisodeBlocked))
+        with pytest.raises(Refused) as refusal:
+            await decide(ports, episode_id, plan=plan)
+        assert await lived(ports, episode_id, lambda _: True) == life
+    return str(refusal.value)
 
 
 async def lives(function, tools, *deciding):
@@ -71,13 +85,71 @@ async def test_people_may_change_the_arguments():
     assert done == ["web-2"]
 
 
-@pytest.mark.parametrize("changes", [{"amount": 10}, {"tool": "other"}, "yes please", None])
-async def test_what_is_no_change_of_the_arguments_calls_nothing(changes):
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"service": "web", "amount": 10},
+            "restart(): there is no argument 'amount'; known: service",
+        ),
+        ({"servise": "db"}, "restart(): there is no argument 'servise'; did you mean service?"),
+        ("yes please", "'yes please' is no arguments; write {name: value}"),
+        (None, "None is no arguments; write {name: value}"),
+    ],
+)
+async def test_who_makes_something_else_of_arguments_is_told_and_nothing_is_decided(
+    changes, problem
+):
     done = []
     script = Script([("restart", {"service": "web"})], last_told)
-    life = await lives(*restarting(script, done), ("approve", {"plan": changes}))
-    assert "which is no change of its arguments: nothing was called" in classified(life)["said"]
+    assert await refused(*restarting(script, done), changes) == problem
     assert done == []
+
+
+async def test_changes_that_were_approved_before_anybody_looked_at_them_call_nothing():
+    done = []
+    heal, tools = restarting(Script([("restart", {"service": "web"})], last_told), done)
+    life = await lives(heal, tools, ("approve", {"plan": {"service": "db"}}))
+    events = middle(life)
+    number = next(n for n, e in enumerate(events) if getattr(e, "kind", "") == StepKind.APPROVAL)
+    said = {**unraw(events[number].result), "plan": {"servise": "db"}}
+    events[number] = replace(events[number], result=raw(said))
+    done.clear()
+    app = app_of(heal, tools=tools, budget=MANY)
+    life = await resume(app, events[: number + 2])  # The decision, and the end of the wait.
+    assert (
+        "there is no argument 'servise'; did you mean service?; nothing was called"
+        in (classified(life)["said"])
+    )
+    assert done == []
+
+
+async def test_changed_arguments_of_a_wrong_type_call_nothing_and_the_model_is_told():
+    done = []
+    script = Script([("restart", {"service": "web"})], last_told)
+    life = await lives(*restarting(script, done), ("approve", {"plan": {"service": 7}}))
+    said = "approved with changes that cannot be made: restart(): Expected `str`, got `int`"
+    assert classified(life)["said"].startswith(said)
+    assert done == []
+
+
+async def test_an_argument_that_the_model_has_left_out_may_be_given():
+    done = []
+
+    @tool(side_effect=True, idempotent=True)
+    async def scale(service: str, replicas: int = 1) -> str:
+        done.append((service, replicas))
+        return "scaled"
+
+    script = Script([("scale", {"service": "web"})], last_told)
+    agent = agent_of(script, toolsets=[toolset(scale, requires_approval=[scale])])
+
+    async def heal(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    life = await lives(heal, [scale], ("approve", {"plan": {"service": "web", "replicas": 3}}))
+    assert classified(life) == {"said": "scaled"}
+    assert done == [("web", 3)]
 
 
 async def test_people_do_not_see_what_a_tool_hides_and_may_leave_it_as_it_is():
@@ -130,7 +202,7 @@ async def test_what_is_hidden_within_an_argument_stays_what_it_was(plan, paid):
     assert done == [paid]
 
 
-async def test_a_hidden_value_that_was_never_there_calls_nothing():
+async def test_a_hidden_value_that_was_never_there_is_refused():
     done = []
 
     @tool(side_effect=True, idempotent=True, redact=["token"])
@@ -145,8 +217,8 @@ async def test_a_hidden_value_that_was_never_there_calls_nothing():
     async def check(ctx, trigger):
         return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
 
-    life = await lives(check, [pay], ("approve", {"plan": {"usd": 2, "token": "***"}}))
-    assert "which is no change of its arguments" in classified(life)["said"]
+    said = await refused(check, [pay], {"usd": 2, "token": "***"})
+    assert said == "*** stands where nothing was hidden"
     assert done == []
 
 

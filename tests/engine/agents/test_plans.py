@@ -18,7 +18,7 @@ from streams.json import unraw
 from streams.memory import memory_ports
 from streams.model.events import EpisodeBlocked, StepKind, StepRecorded
 from tests.engine.agents.stage import MANY, Script, agent_of, classified, last_told
-from tests.engine.agents.test_people import lives
+from tests.engine.agents.test_people import lives, refused
 from tests.engine.functions.stage import app_of, middle, resume
 from tests.engine.stage import CLOCK, decide, lived, open_episode, running
 
@@ -286,6 +286,24 @@ async def test_a_plan_is_carried_out_as_people_have_changed_it(cluster):
         ({"1": {"tool": "look", "args": {"host": "***"}}}, "stands where nothing was hidden"),
     ],
 )
+async def test_who_makes_no_plan_of_a_plan_is_told_and_nothing_is_decided(cluster, edited, problem):
+    async def heal(ctx, trigger):
+        await run_plan(ctx, cluster.plans("make room", [call("wipe", volume="old")]))
+
+    assert problem in await refused(heal, cluster.tools, edited)
+    assert cluster.done == []
+
+
+@pytest.mark.parametrize(
+    ("edited", "problem"),
+    [
+        ({"1": {"tool": "wipe", "args": {"volume": 7}}}, "call 1: wipe(): Expected `str`"),
+        (
+            {f"{n}": {"tool": "look", "args": {"host": "a"}} for n in range(1, 12)},
+            "11 calls; a plan has 10 at most",
+        ),
+    ],
+)
 async def test_a_plan_that_was_changed_into_none_does_nothing(cluster, edited, problem):
     decided = ("approve", {"plan": edited})
     _, said = await carried_out(cluster, [call("wipe", volume="old")], decided)
@@ -419,8 +437,12 @@ def test_what_nobody_can_read_in_a_text_is_hidden_with_all_of_it(text, shown):
 async def test_what_is_hidden_is_given_to_no_other_tool(cluster):
     calls = [call("scale", service="web", replicas=2)]
     edited = {"1": {"tool": "resize", "args": {"service": "***"}}}
-    _, said = await carried_out(cluster, calls, ("approve", {"plan": edited}))
-    assert said["reason"].endswith("call 1: *** stands where nothing was hidden")
+
+    async def heal(ctx, trigger):
+        await run_plan(ctx, cluster.plans("make room", calls))
+
+    said = await refused(heal, cluster.tools, edited)
+    assert said == "call 1: *** stands where nothing was hidden"
     assert cluster.done == []
 
 

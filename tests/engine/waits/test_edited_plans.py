@@ -13,6 +13,7 @@ from engine.waits import answer as answers
 from streams.json import raw, unraw
 from streams.model.commands import Decide, Verdict
 from streams.model.events import EpisodeBlocked, EpisodeConverged, EpisodeResolved, StepRecorded
+from streams.model.waits import EditableCalls, PlanForm
 from tests.engine.functions import stage as functions
 from tests.engine.functions.stage import Ledger
 from tests.engine.stage import Scripted, app_of, decide, lived, open_episode, running
@@ -142,3 +143,25 @@ def test_a_request_that_is_not_editable_has_the_fingerprint_that_it_always_had()
     assert fingerprint(asks) != fingerprint(
         approval({"restart": "db1"}, summary="s", approvers=["ann"], editable=True)
     )
+
+
+def test_what_may_become_of_a_plan_is_no_part_of_its_fingerprint():
+    calls = EditableCalls(form=PlanForm.ARGUMENTS, arguments={"restart": ("service",)})
+    asks = approval({"service": "web"}, editable=True)
+    assert fingerprint(approval({"service": "web"}, editable=calls)) == fingerprint(asks)
+
+
+async def test_who_may_change_calls_only_is_told_what_is_none_of_them_and_decides_again(ports):
+    async def check(ctx, trigger):
+        calls = EditableCalls(form=PlanForm.ARGUMENTS, arguments={"restart": ("restart", "at")})
+        answer = await ctx.approval(PLAN, editable=calls)
+        return ConvergeResult(summary=answer.plan["restart"])
+
+    app = functions.app_of(check)
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        await asked(ports, id_)
+        with pytest.raises(Refused, match="there is no argument 'when'; known: restart, at"):
+            await decide(ports, id_, plan={**PLAN, "when": 3})
+        await decide(ports, id_, plan=EDITED)
+        assert (await lived(ports, id_)).of(EpisodeConverged)[0].summary == "db2"
