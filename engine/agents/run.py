@@ -37,10 +37,9 @@ from engine.agents.plans.edits import (
     edited_calls,
     shown_plan,
 )
-from engine.agents.plans.plan import CallPlan, PlanTools
+from engine.agents.plans.plan import PlanTools, tools_of_plans
 from engine.agents.result import (
     OtherOutput,
-    output_types,
     problem_in_words,
     recorded,
     result_of,
@@ -409,12 +408,5 @@ def _hidden_in(agent: Agent[Any, Any]) -> frozenset[str]:
     found: list[StepToolset | PlanTools] = []
     for each in agent.toolsets:
         each.apply(lambda leaf: found.append(leaf) if isinstance(leaf, StepToolset) else None)
-    found += _planned(agent.output_type)  # guard: hidden-of-planned-tools
+    found += tools_of_plans(agent.output_type)  # guard: hidden-of-planned-tools
     return frozenset(name for each in found for name in each.hidden)
-
-
-def _planned(output_type: object) -> list[PlanTools]:
-    """Return what the plans may call that an agent has as its output."""
-    types = (each for each in output_types(output_type) if isinstance(each, type))
-    plans = (each.tools for each in types if issubclass(each, CallPlan))
-    return [each for each in plans if each is not None]

@@ -12,6 +12,7 @@ from pydantic_ai import InlineDefsJsonSchemaTransformer
 from pydantic_core import CoreSchema, core_schema
 
 from engine.agents.plans.edits import AskedCall, editable_calls, edited_calls
+from engine.agents.result import output_types
 from engine.agents.toolset import Given, StepTool, step_tool
 from engine.app.function_tool import FunctionTool
 from engine.app.tools import OfferedTool, Risk
@@ -190,6 +191,13 @@ def _tools(plan: CallPlan | type[CallPlan]) -> PlanTools:
     if plan.tools is None:
         raise InvalidAction("a CallPlan of no tools; make its class with plan_of(…)")
     return plan.tools
+
+
+def tools_of_plans(output_type: object) -> list[PlanTools]:
+    """Return what the plans may call that an agent has as its output."""
+    types = (each for each in output_types(output_type) if isinstance(each, type))
+    plans = (each.tools for each in types if issubclass(each, CallPlan))
+    return [each for each in plans if each is not None]
 
 
 def plan_of(
