@@ -5396,6 +5396,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("equal-agents-told", "names: two agents of one name are told", never, NAMES),
     Mutant("agent-without-name-told", "names: an agent has a name", never, NAMES),
     Mutant("agents-tool-exists", "names: an actor has the tools of its agents", never, NAMES),
+    Mutant("tools-of-plans-checked", "names: so are those of its plans", dropped, NAMES),
     Mutant("agents-provider-exists", "names: a model has a provider", never, NAMES),
     Mutant(
         "side-effects-without-overlap",

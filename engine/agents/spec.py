@@ -20,6 +20,7 @@ from pydantic_ai.models import Model, infer_model, known_model_names, parse_mode
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
+from engine.agents.plans.plan import PlanTools, tools_of_plans
 from engine.agents.toolset import Ask, StepToolset, toolset
 from engine.app.function_tool import FunctionTool
 from engine.app.tools import OfferedTool, Risk
@@ -149,15 +150,17 @@ def declared_of(agent: object) -> DeclaredAgent | None:
     """Return what is declared of an agent of the library; None: it is something else."""
     if not isinstance(agent, Agent):
         return None
-    leaves: list[StepToolset] = []
+    leaves: list[StepToolset | PlanTools] = []
     for each in agent.toolsets:
         each.apply(lambda leaf: leaves.append(leaf) if isinstance(leaf, StepToolset) else None)
+    leaves += tools_of_plans(agent.output_type)  # guard: tools-of-plans-checked
+    tools = [each for leaf in leaves for each in leaf.every]
     return DeclaredAgent(
         agent=agent,
         name=agent.name or "",
         model=agent.model if isinstance(agent.model, str) else "",
-        tools=[tool for leaf in leaves for tool in leaf.called],
-        steps=[function for leaf in leaves for function in _functions(leaf.steps)],
+        tools=[each.tool for each in tools if each.makes_steps is None],
+        steps=_functions(each.makes_steps for each in tools if each.makes_steps is not None),
     )
 
 

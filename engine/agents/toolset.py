@@ -148,14 +148,9 @@ class StepToolset(AbstractToolset[Any]):
         return frozenset(name for each in self._tools.values() for name in each.tool.hidden)
 
     @property
-    def called(self) -> Sequence[FunctionTool[..., Any] | OfferedTool]:
-        """The tools that are called through the actor."""
-        return [each.tool for each in self._tools.values() if each.makes_steps is None]
-
-    @property
-    def steps(self) -> Sequence[StepFunction]:
-        """The functions that make steps themselves."""
-        return [each.makes_steps for each in self._tools.values() if each.makes_steps is not None]
+    def every(self) -> Sequence[StepTool]:
+        """Its tools."""
+        return [*self._tools.values()]
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools as the model gets to know them."""

@@ -53,10 +53,14 @@ class PlanTools:
     calls_max: int
 
     @property
+    def every(self) -> Sequence[StepTool]:
+        """Its tools and their previews."""
+        return [*self.tools.values(), *self.previews.values()]
+
+    @property
     def hidden(self) -> frozenset[str]:
         """The names of arguments whose values nobody may see."""
-        every = [*self.tools.values(), *self.previews.values()]
-        return frozenset(name for each in every for name in each.tool.hidden)
+        return frozenset(name for each in self.every for name in each.tool.hidden)
 
     def check(self, calls: Sequence[PlannedCall]) -> None:
         """Raise `ValueError` if one of `calls` cannot be made, or if they are too many."""

@@ -23,7 +23,7 @@ from vigil import (
     update_finding,
 )
 from vigil import output as output_step
-from vigil.agents import toolset
+from vigil.agents import plan_of, toolset
 
 
 @tool(capability="disk")
@@ -241,6 +241,12 @@ async def asks(ctx, question: str) -> str:
 fitting = Agent("test", name="fitting", toolsets=[toolset(largest)])
 nameless = Agent("test")
 lacking = Agent("test", name="lacking", toolsets=[toolset(largest, removed)])
+planning = Agent(
+    "test", name="planning", output_type=[str, plan_of(removed, asks, previews={removed: largest})]
+)
+previewing = Agent(
+    "test", name="previewing", output_type=plan_of(largest, previews={largest: removed})
+)
 expert = Agent("openia:gpt-5", name="expert", toolsets=[toolset(removed)], defer_model_check=True)
 asking = Agent("test", name="asking", toolsets=[toolset(asks)])
 other_fitting = Agent("test", name="fitting")
@@ -262,6 +268,14 @@ async def runs_lacking(ctx, trigger):
     await ctx.agent(agent=lacking, prompt="why?")
 
 
+async def runs_planning(ctx, trigger):
+    await ctx.agent(planning, "why?")
+
+
+async def runs_previewing(ctx, trigger):
+    await ctx.agent(previewing, "why?")
+
+
 async def runs_another_model(ctx, trigger):
     await ctx.agent(fitting, "why?", model="openia:gpt-5")
 
@@ -274,6 +288,13 @@ AGENTS = {
     runs_fitting: [],
     runs_nameless: [("agent without a name", 'Agent(…, name="triage")')],
     runs_lacking: [("tool of agent 'lacking' 'disk.removed'", TOOLS)],
+    runs_planning: [
+        ("tool of agent 'planning' 'disk.removed'", TOOLS),
+        ("tool 'disk.none'", TOOLS),
+        ("tool of agent 'expert' 'disk.removed'", TOOLS),
+        ("model 'openia:gpt-5'", NO_PROVIDER),
+    ],
+    runs_previewing: [("tool of agent 'previewing' 'disk.removed'", TOOLS)],
     runs_another_model: [("model 'openia:gpt-5'", NO_PROVIDER)],
     runs_asking: [
         ("tool 'disk.none'", TOOLS),
