@@ -5398,6 +5398,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("agents-tool-exists", "names: an actor has the tools of its agents", never, NAMES),
     Mutant("tools-of-plans-checked", "names: so are those of its plans", dropped, NAMES),
     Mutant("agents-provider-exists", "names: a model has a provider", never, NAMES),
+    Mutant("provider-is-named", "names: a model is named with its provider", never, NAMES),
     Mutant(
         "side-effects-without-overlap",
         "side effects: those of episodes that do not overlap are right",

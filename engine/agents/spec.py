@@ -100,15 +100,13 @@ def agent_of_spec(
 
 def checked_model(name: str) -> Model:
     """Return the model called `name`; `BadDefinition`: it cannot be asked, or not from here."""
-    provider, _ = parse_model_id(name)
-    if provider is None and name != TEST:
-        raise BadDefinition("model", f"{shown(name)}: write provider:model{_like(name)}")
     try:
         problem = problem_of_provider(name)
     except ImportError as error:
         raise BadDefinition("model", f"{name}: {_sentence(error)}") from error
     if problem:
-        raise BadDefinition("model", f"{name}: {problem}")
+        named = name if parse_model_id(name)[0] else shown(name)
+        raise BadDefinition("model", f"{named}: {problem}")
     try:
         return infer_model(name)
     except (exceptions.UserError, ImportError, ValueError) as error:  # guard: model-key-is-here
@@ -116,17 +114,23 @@ def checked_model(name: str) -> Model:
 
 
 def problem_of_provider(name: str) -> str:
-    """Return that no provider of the model `name` is known; empty: it is. Nobody needs a key.
+    """Return that no provider is named in `name`, or none is known so; empty: one is.
+
+    Nobody needs a key.
 
     `ImportError`: what the provider needs is not installed.
     """
     provider, _ = parse_model_id(name)
+    if name == TEST:
+        return ""
+    if provider is None:  # guard: provider-is-named
+        hint = near(name, known_model_names())
+        return f"write provider:model{f'; {hint}' if hint else ', such as openai:gpt-5'}"
     try:
-        if provider is not None:
-            infer_provider_class(provider)
+        infer_provider_class(provider)
     except ValueError:
         known = sorted({parse_model_id(each)[0] or "" for each in known_model_names()})
-        hint = near(provider or "", known)
+        hint = near(provider, known)
         return "; ".join(filter(None, (f"no provider is called {provider!r}", hint)))
     return ""
 
@@ -168,12 +172,6 @@ def _functions(steps: Iterable[object]) -> list[FunctionType]:
     """Return the functions of tools, also of those that are methods."""
     found = (getattr(each, "__func__", each) for each in steps)
     return [each for each in found if isinstance(each, FunctionType)]
-
-
-def _like(name: str) -> str:
-    """Return a hint at a model that is called nearly so."""
-    hint = near(name, known_model_names())
-    return f"; {hint}" if hint else ""
 
 
 def _check_settings(settings: JsonObject) -> None:

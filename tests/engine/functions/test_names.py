@@ -248,6 +248,7 @@ previewing = Agent(
     "test", name="previewing", output_type=plan_of(largest, previews={largest: removed})
 )
 expert = Agent("openia:gpt-5", name="expert", toolsets=[toolset(removed)], defer_model_check=True)
+unprovided = Agent("gpt-5", name="unprovided", defer_model_check=True)
 asking = Agent("test", name="asking", toolsets=[toolset(asks)])
 other_fitting = Agent("test", name="fitting")
 
@@ -266,6 +267,12 @@ async def runs_nameless(ctx, trigger):
 
 async def runs_lacking(ctx, trigger):
     await ctx.agent(agent=lacking, prompt="why?")
+
+
+async def runs_models_without_a_provider(ctx, trigger):
+    await ctx.agent(unprovided, "why?")
+    await ctx.agent(fitting, "why?", model="clever")
+    await ctx.agent(fitting, "why?", model="test")
 
 
 async def runs_planning(ctx, trigger):
@@ -288,6 +295,10 @@ AGENTS = {
     runs_fitting: [],
     runs_nameless: [("agent without a name", 'Agent(…, name="triage")')],
     runs_lacking: [("tool of agent 'lacking' 'disk.removed'", TOOLS)],
+    runs_models_without_a_provider: [
+        ("model 'gpt-5'", "write provider:model, such as openai:gpt-5"),
+        ("model 'clever'", "write provider:model, such as openai:gpt-5"),
+    ],
     runs_planning: [
         ("tool of agent 'planning' 'disk.removed'", TOOLS),
         ("tool 'disk.none'", TOOLS),
