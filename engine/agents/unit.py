@@ -24,6 +24,12 @@ MESSAGES_BYTES_MAX: Final = 16 * 1024 * 1024
 MESSAGES_HERE_BYTES_MAX: Final = 16 * 1024
 """Most bytes of JSON of messages in the journal; larger ones are in the object store."""
 
+LIMIT_THE_ANSWER: Final = "a limit in dollars applies, so its answers need one, too"
+
+LIMITED_AGENT: Final = "Agent(…, model_settings={'max_tokens': 4_000})"
+
+LIMITED_MODEL: Final = "Model(…, settings={'max_tokens': 4_000})"
+
 MODEL_RETRIES: Final = Retries(attempts_max=6, first_s=1.0, most_s=60.0)
 """How often a request to a model is repeated: after 1, 2, 4, 8 and 16 s, about half a minute."""
 

@@ -18,6 +18,9 @@ from msgspec.structs import replace
 
 from engine.agents.unit import (
     AGENT_BYTES_MAX,
+    LIMIT_THE_ANSWER,
+    LIMITED_AGENT,
+    LIMITED_MODEL,
     MESSAGES_BYTES_MAX,
     MESSAGES_HERE_BYTES_MAX,
     PromptToKeep,
@@ -114,12 +117,6 @@ AGENT_TOO_LARGE: Final = (
     'on_change="old" keeps the instructions and the tools of the agent, which are {:,} bytes of'
     f" JSON: at most {AGENT_BYTES_MAX:,} can be kept"
 )
-
-LIMIT_THE_ANSWER: Final = "a limit in dollars applies, so its answers need one, too"
-
-LIMITED_AGENT: Final = "Agent(…, model_settings={'max_tokens': 4_000})"
-
-LIMITED_MODEL: Final = "Model(…, settings={'max_tokens': 4_000})"
 
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key has: 64 bits, unique per turn."""
