@@ -7486,6 +7486,12 @@ TABLE: Final[Sequence[Mutant]] = (
         VIRTUAL_TIME,
     ),
     Mutant(
+        "library-thread-stops-virtual-time",
+        "virtual time stands still while a thread of anyio works",
+        without("1"),
+        VIRTUAL_TIME,
+    ),
+    Mutant(
         "unanswered-call-told",
         "a call that no test answers is told",
         becomes("str").at("func"),

@@ -136,6 +136,8 @@ def virtual_time() -> Iterator[VirtualSelector]:
 
     Raises `RuntimeError` if the loop is not one of asyncio's own, or has virtual time already.
     """
+    from anyio.to_thread import current_default_thread_limiter
+
     loop = asyncio.get_running_loop()
     real: selectors.BaseSelector | None = getattr(loop, "_selector", None)
     if real is None or not hasattr(real, "select"):
@@ -146,10 +148,13 @@ def virtual_time() -> Iterator[VirtualSelector]:
         raise RuntimeError(  # noqa: TRY004 - it is about the time, and not about a type
             "this loop's time is virtual already; use one run(…) at a time"
         )
-    executions = _Executions(loop)
-    selector = VirtualSelector(
-        real, now_s=loop.time(), turn_s=TURN_S, is_busy=lambda: executions.count > 0 or _has_tool()
-    )
+    executions, borrowed = _Executions(loop), current_default_thread_limiter()
+
+    def is_busy() -> bool:
+        # guard: library-thread-stops-virtual-time
+        return executions.count > 0 or borrowed.borrowed_tokens > 0 or _has_tool()
+
+    selector = VirtualSelector(real, now_s=loop.time(), turn_s=TURN_S, is_busy=is_busy)
     before = {name: vars(loop).get(name) for name in ("time", "run_in_executor")}
     # An event loop asks these two, and nothing else, what time it is and what is ready.
     vars(loop).update(
