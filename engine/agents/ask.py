@@ -37,13 +37,13 @@ from engine.agents.classes import (
 from engine.agents.model_errors import class_of, is_billed
 from engine.agents.unit import RequestSize
 from engine.app.tools import (
+    NOTHING_SPENT,
     RETRIED,
     Synthesis,
     SynthesisFailed,
     ToolFailed,
 )
 from engine.errors import BadModel
-from streams.model.money import NO_USD
 
 MARK_BYTES: Final = 8
 """Length of the hash of a request in its idempotency key: keys are of one step anyway."""
@@ -58,9 +58,6 @@ ELSEWHERE: Final = RETRIED | {
     QUOTA_EXCEEDED,
 }
 """Error classes that another model may not have: then it is asked."""
-
-NOTHING_SPENT: Final = Synthesis(content=None, cost_usd=NO_USD)
-"""What a request has cost that the provider has refused, or that was not made."""
 
 RAISED: Final = (ModelAPIError, FallbackExceptionGroup, UserError)
 """What pydantic-ai raises where a request has failed."""

@@ -16,7 +16,7 @@ from engine.agents.data import ABOUT_DATA, data
 from engine.agents.unit import RequestSize
 from engine.app.actions import Retries, problem_of_declared
 from engine.app.function_tool import INVALID_ARGUMENTS
-from engine.app.tools import CallContext, ToolFailed
+from engine.app.tools import NOTHING_SPENT, CallContext, SynthesisFailed
 from engine.errors import BadModel
 from engine.validation import finite
 from streams.json import JsonObject, raw
@@ -128,11 +128,11 @@ class Model:
         """
         if transient:  # guard: transient-goes-to-no-model
             problem = "a Model takes nothing transient: its key is in the environment"
-            raise ToolFailed(INVALID_ARGUMENTS, problem)
+            raise SynthesisFailed(INVALID_ARGUMENTS, problem, spent=NOTHING_SPENT)
         try:
             asked = self._ready()
         except BadModel as error:
-            raise ToolFailed(MISCONFIGURED, str(error)) from error
+            raise SynthesisFailed(MISCONFIGURED, str(error), spent=NOTHING_SPENT) from error
         instructions, text = self._said(prompt)
         return await asked.ask(instructions, text, key=ctx.idempotency_key)
 

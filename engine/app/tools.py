@@ -36,6 +36,7 @@ from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
 from streams.errors import BadName
 from streams.json import NOTHING, UNDECODABLE, JsonObject
+from streams.model.money import NO_USD
 from streams.model.triggers import OverrideFailure, Overrides
 from streams.tokens import name as checked_name
 
@@ -384,6 +385,10 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
                 f"Synthesis: {counts[0]} and {counts[1]} tokens; none may be negative, and together"
                 f" they are at most {SYNTHESIS_TOKENS_MAX:,}"
             )
+
+
+NOTHING_SPENT: Final = Synthesis(content=None, cost_usd=NO_USD)
+"""What a request has cost that the provider has refused, or that was not made."""
 
 
 class SynthesisFailed(ToolFailed):

@@ -265,6 +265,18 @@ async def test_of_several_models_that_fail_the_cost_is_known_if_each_has_refused
     assert step.cost_usd == (None if errors == [lost] else 0)
 
 
+async def test_a_synthesis_with_transient_values_costs_nothing_since_no_model_is_asked():
+    async def logs_in(ctx, trigger):
+        await ctx.synthesize("How is it?", transient={"key": "hunter2"})
+
+    ports = memory_ports(clock=CLOCK)
+    life = await played(app_of(logs_in, usd="10", actor=[Spending(usd="10")]), ports)
+    (step,) = life.of(StepRecorded)
+    assert (step.error_class, step.cost_usd) == ("invalid_arguments", 0)
+    assert life.end.usd_used == 0
+    assert await spent_in(ports) == []
+
+
 async def test_an_answer_that_nobody_can_use_and_no_token_is_counted_of_costs_the_most():
     unknown = TextAnswer("it is al", usage=ModelUsage(), is_truncated=True)
     async with ModelServer([unknown]) as server:
