@@ -10401,9 +10401,9 @@ TABLE: Final[Sequence[Mutant]] = (
         GRANTS,
     ),
     Mutant(
-        "dearest-model-reserved",
-        "syntheses: of several models the dearest is reserved",
-        gives("known[0]"),
+        "each-model-reserved",
+        "syntheses: of several models each is reserved, since one that fails may be billed",
+        gives("max(known)"),
         SYNTHESES,
     ),
     Mutant(
@@ -10437,9 +10437,15 @@ TABLE: Final[Sequence[Mutant]] = (
         SYNTHESES,
     ),
     Mutant(
+        "lost-other-may-cost",
+        "syntheses: an answer after a lost request to another model may have cost the most",
+        never,
+        SYNTHESES,
+    ),
+    Mutant(
         "failed-model-may-cost",
         "syntheses: a lost request to one of several models may have cost the most",
-        never,
+        returns("spent"),
         SYNTHESES,
     ),
     Mutant(

@@ -115,11 +115,15 @@ class AskedModels:
         failures: list[tuple[str, ToolFailed]] = []
         for each in self.models:
             try:
-                return await self._asked(each, instructions, text, key)
+                answer = await self._asked(each, instructions, text, key)
             except ToolFailed as failed:
                 failures.append((each.name, failed))
                 if failed.error_class not in ELSEWHERE:  # guard: other-model-may-answer
                     break
+            else:
+                if isinstance(answer, Synthesis):
+                    return replace(answer, others_may_cost=spent_on(failures) is None)
+                return answer
         raise worst_of(failures)
 
     async def _asked(self, each: AskedModel, instructions: str, text: str, key: str) -> object:
@@ -206,11 +210,18 @@ def worst_of(failures: Sequence[tuple[str, ToolFailed]]) -> ToolFailed:
     pauses = [each.retry_after_s for each in again if each.retry_after_s is not None]
     # The first of them that may answer is asked as soon as it may.
     retry_after_s = min(pauses) if pauses and len(pauses) == len(again) else None
-    spent = [each.spent for _, each in failures if isinstance(each, SynthesisFailed)]
-    if len(spent) < len(failures):  # guard: failed-model-may-cost
+    spent = spent_on(failures)
+    if spent is None:
         return ToolFailed(chosen.error_class, told, retry_after_s=retry_after_s)
     # Only the last one can have answered.
     return SynthesisFailed(chosen.error_class, told, spent=spent[-1], retry_after_s=retry_after_s)
+
+
+def spent_on(failures: Sequence[tuple[str, ToolFailed]]) -> list[Synthesis] | None:
+    """Return what each failed request has cost; None: one of them may cost what nobody knows."""
+    spent = [each.spent for _, each in failures if isinstance(each, SynthesisFailed)]
+    # guard: failed-model-may-cost
+    return spent if len(spent) == len(failures) else None
 
 
 def _useless(error: UnexpectedModelBehavior, spent: Synthesis) -> ToolFailed:

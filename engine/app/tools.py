@@ -367,6 +367,9 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
     """Of the output, those that the model has thought with."""
     cost_usd: Decimal | None = None
     """What it has cost; None: nobody knows. A price of the app goes before it."""
+    others_may_cost: bool = False
+    """Whether other requests for it were lost, which may cost something: then nobody knows what it
+    has cost in all, whatever the price of this model."""
 
     def __post_init__(self) -> None:
         """Refuse values that would make the journal unreadable."""

@@ -310,8 +310,8 @@ class EpisodeTurns:
     ) -> bool:
         """Take the most that a request can cost, where a limit in dollars applies.
 
-        `sizes` has one for each model that may be asked: the dearest counts. `agent` is who asks;
-        empty: a synthesizer.
+        `sizes` has one for each model that may be asked in turn: one that fails may be billed, too.
+        `agent` is who asks; empty: a synthesizer.
         """
         if not sizes or not self.spending.is_limited:
             return False
@@ -319,7 +319,7 @@ class EpisodeTurns:
         known = [usd for usd in prices if usd is not None]
         if not known:
             return False
-        usd = max(known)  # guard: dearest-model-reserved
+        usd = sum(known, NO_USD)  # guard: each-model-reserved
         await self.wall.paused_while(partial(self.spending.reserve, usd, path=path))
         announced = self.announced_at(path)
         # guard: other-reservation-announced

@@ -163,7 +163,7 @@ class StepExecutor:
         return tool.retries if tool is not None else None
 
     def request_sizes(self, action: Synthesize) -> Sequence[RequestSize]:
-        """Return how large the request of a synthesis is, for each model that may be asked.
+        """Return how large the request of a synthesis is, for each model that may be asked in turn.
 
         Empty if nothing is asked, or nobody knows, as of a synthesizer of the user's own.
         """
@@ -426,6 +426,8 @@ class StepExecutor:
         )
 
     def _cost_of(self, answer: Synthesis) -> Decimal | None:
+        if answer.others_may_cost:  # guard: lost-other-may-cost
+            return None
         name = answer.model_id or answer.model
         if name not in self.app.prices:  # guard: own-price-of-synthesis
             return answer.cost_usd

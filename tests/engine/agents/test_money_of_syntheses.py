@@ -155,10 +155,45 @@ async def test_a_synthesis_that_may_cost_more_than_is_left_is_not_asked_for():
     assert len(asked) == 1
 
 
-async def test_of_several_models_the_dearest_is_reserved():
+async def test_of_several_models_all_are_reserved_since_each_may_be_billed():
     both = model_of(name="cheap", fallbacks=[FunctionModel(says_fine, model_name="mine")])
-    alone = await played(app_of(twice, usd="10"))
-    assert reserved(await played(app_of(twice, usd="10", synthesizer=both))) == reserved(alone)
+    life = await played(app_of(twice, usd="10", synthesizer=both))
+    alone = [
+        reserved(await played(app_of(twice, usd="10", synthesizer=model_of(name=name))))
+        for name in ("cheap", "mine")
+    ]
+    assert reserved(life) == [sum(each) for each in zip(*alone, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_known"),
+    [
+        (ModelHTTPError(429, "mine", "later"), True),
+        (ModelAPIError("mine", "the connection was lost"), False),
+    ],
+)
+async def test_an_answer_after_a_request_to_another_model_that_may_be_billed_costs_the_most(
+    error, is_known
+):
+    def fails(messages, info):
+        raise error
+
+    ports, answers = memory_ports(clock=CLOCK), FunctionModel(says_fine, model_name="mine")
+    both = model_of(fails, fallbacks=[answers])
+
+    async def once(ctx, trigger):
+        return ConvergeResult(classification={"said": await ctx.synthesize("How is it?")})
+
+    app = app_of(once, usd="10", synthesizer=both, actor=[Spending(usd="10")])
+    life = await played(app, ports)
+    (step,) = life.of(StepRecorded)
+    alone = await played(app_of(once, usd="10"))
+    assert classified(life) == {"said": "fine"}
+    assert step.cost_usd == (alone.end.usd_used if is_known else None)
+    assert step.cost_tokens == alone.of(StepRecorded)[0].cost_tokens
+    assert life.end.usd_used == (alone.end.usd_used if is_known else sum(reserved(life)))
+    (window,) = await spent_in(ports)
+    assert (window.used, window.reserved) == (life.end.usd_used, {})
 
 
 async def test_the_form_of_the_answer_is_part_of_what_is_sent():
