@@ -159,7 +159,11 @@ class EpisodeTurns:
         wall_s, used_s = self.opened.budget.wall_s, self.journal.episode.wall_used_s
         self.wall = WallTime(clock, self.scope, limit_s=wall_s, used_s=used_s)
         self.findings = FindingReader(self.parts.finding_index, clock, self.opened)
-        self.spending = EpisodeSpending(context, self.opened, lambda: self.journal.episode)
+        limits = (self.opened.budget.usd, context.actor.spending, context.app.spending)
+        self.spending: EpisodeSpending | None = None
+        """None: no limit in dollars applies."""
+        if any(limits):
+            self.spending = EpisodeSpending(context, self.opened, lambda: self.journal.episode)
         self._costs: dict[str, Decimal | None] = {}
         """Path → what its request has cost, which is recorded, until it is settled."""
 
@@ -224,7 +228,7 @@ class EpisodeTurns:
         ctx = self._call_context(mark, path)
         await self._announce(action, ctx, mark, path)
         is_reserved = False
-        if isinstance(action, Synthesize) and self.spending.is_limited:
+        if isinstance(action, Synthesize) and self.spending is not None:
             sizes = self.executor.request_sizes(action)
             is_reserved = await self._reserve(sizes, mark, path=path)
         if isinstance(action, SendOutput) and dry_run.delivers(self.opened):
@@ -254,7 +258,8 @@ class EpisodeTurns:
         started_s = self.clock.monotonic_s()
         made = await self._made(unit, path)
         cost_ms = round((self.clock.monotonic_s() - started_s) * 1000)
-        key, prices = self._call_context(unit.mark, path).idempotency_key, self.spending.prices
+        key = self._call_context(unit.mark, path).idempotency_key
+        prices = Prices(self.context.app.prices)
         performed = performed_unit(unit, made, path=path, key=key, cost_ms=cost_ms, prices=prices)
         self.executor.measure(performed)
         await self.keep(replace(performed, prompt=kept))
@@ -313,14 +318,15 @@ class EpisodeTurns:
         `sizes` has one for each model that may be asked in turn: one that fails may be billed, too.
         `agent` is who asks; empty: a synthesizer.
         """
-        if not sizes or not self.spending.is_limited:
+        spending = self.spending
+        if not sizes or spending is None:
             return False
-        prices = [self._worst_case(each, agent) for each in sizes]
+        prices = [_worst_case(spending, each, agent) for each in sizes]
         known = [usd for usd in prices if usd is not None]
         if not known:
             return False
         usd = sum(known, NO_USD)  # guard: each-model-reserved
-        await self.wall.paused_while(partial(self.spending.reserve, usd, path=path))
+        await self.wall.paused_while(partial(spending.reserve, usd, path=path))
         announced = self.announced_at(path)
         # guard: other-reservation-announced
         if announced is None or (announced.fingerprint, announced.reserved_usd) != (mark, usd):
@@ -336,13 +342,6 @@ class EpisodeTurns:
             )
             await self.barrier()  # guard: reservation-durable-first
         return True
-
-    def _worst_case(self, size: RequestSize, agent: str) -> Decimal | None:
-        if size.output_tokens_max is None:  # guard: limited-money-limited-answer
-            how = LIMITED_AGENT if agent else LIMITED_MODEL
-            told = f"{agent or size.model}: {LIMIT_THE_ANSWER}: {how}"
-            raise EpisodeFailed(UNLIMITED_ANSWER, told)
-        return self.spending.worst_case(size.model, size.bytes_in, size.output_tokens_max)
 
     async def _made(self, unit: Unit, path: str) -> UnitOutcome:
         if self.opened.mode is Mode.LIVE or unit.kind is StepKind.MODEL_REQUEST:
@@ -391,7 +390,8 @@ class EpisodeTurns:
         asked = self.executor.asked(action)
         timed_out = replace(asked, error_class=CALL_TIMEOUT, error_detail=OWN_TIMEOUT, path=path)
         self.record(timed_out)  # guard: timed-out-call-recorded
-        self.spending.forget(path)  # guard: cut-off-request-counts-once
+        if self.spending is not None:
+            self.spending.forget(path)  # guard: cut-off-request-counts-once
         return timed_out
 
     def _pause_begun(self, failed: Performed) -> Announce:
@@ -407,7 +407,7 @@ class EpisodeTurns:
         """Announce a child, which the reactor then asks for; or record why there is none."""
         opened, episode = self.opened, self.journal.episode
         used_s = self.wall.used_s()
-        taken = self.spending.taken_usd
+        taken = NO_USD if self.spending is None else self.spending.taken_usd
         left = children.left_of(
             episode, episode.budget, begun=begun, wall_used_s=used_s, usd_taken=taken
         )
@@ -483,6 +483,7 @@ class EpisodeTurns:
 
     async def _settle(self, costs: Mapping[str, Decimal | None]) -> None:
         """Put what requests have cost, by their paths, in the place of what was reserved."""
+        assert self.spending is not None, "what is settled was reserved"
         await self.journal.barrier()  # guard: cost-recorded-then-settled
         for path, usd in costs.items():
             await self.spending.settle(path, usd)
@@ -745,8 +746,9 @@ class Driver:
                 raise BudgetExceeded("wall_s", used_up) from None
 
     async def _run(self, records: Sequence[Recorded]) -> None:
-        settle = partial(self.turns.spending.settle_recorded, records)
-        await self.turns.wall.paused_while(settle)  # guard: recorded-settled-by-next
+        if self.turns.spending is not None:
+            settle = partial(self.turns.spending.settle_recorded, records)
+            await self.turns.wall.paused_while(settle)  # guard: recorded-settled-by-next
         run, ctx = await call(self._begin, records)
         self._strategy_run = run
         ended = await run.to_the_end(ctx, self.opened.trigger)
@@ -802,6 +804,14 @@ class Driver:
             self.turns.record(*(converged or (EpisodeConverged(),)))
         else:
             self.turns.record(*converged, Finish(outputs=episode.outputs_settled))
+
+
+def _worst_case(spending: EpisodeSpending, size: RequestSize, agent: str) -> Decimal | None:
+    if size.output_tokens_max is None:  # guard: limited-money-limited-answer
+        how = LIMITED_AGENT if agent else LIMITED_MODEL
+        told = f"{agent or size.model}: {LIMIT_THE_ANSWER}: {how}"
+        raise EpisodeFailed(UNLIMITED_ANSWER, told)
+    return spending.worst_case(size.model, size.bytes_in, size.output_tokens_max)
 
 
 def performed_unit(

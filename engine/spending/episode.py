@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from typing import Final
 
 from engine.episodes.episode import Episode, unaffordable
@@ -39,7 +38,10 @@ UNPRICED_MODEL: Final = "unpriced_model"
 
 @dataclass
 class EpisodeSpending:
-    """The money of one attempt at an episode: its budget, its actor's windows, its stack's."""
+    """The money of one attempt at an episode: its budget, its actor's windows, its stack's.
+
+    It is made where one of them has a limit in dollars.
+    """
 
     context: ActorContext
     opened: EpisodeOpened
@@ -51,22 +53,11 @@ class EpisodeSpending:
     """Path → what a request that is about to be announced may cost."""
 
     @property
-    def is_limited(self) -> bool:
-        """Whether any limit in dollars applies: the episode's, its actor's or the stack's."""
-        declared = (self.context.actor.spending, self.context.app.spending)
-        return bool(self.opened.budget.usd or any(declared))
-
-    @property
     def taken_usd(self) -> Decimal:
         """What requests that are about to be announced may cost, in all."""
         announced = self.episode().reservations
         ahead = (usd for path, usd in self._taken.items() if path not in announced)
         return sum(ahead, NO_USD)
-
-    @cached_property
-    def prices(self) -> Prices:
-        """The prices of models, those of the app first."""
-        return Prices(self.context.app.prices)
 
     def worst_case(
         self, model: str, input_text_bytes: int, max_output_tokens: int
@@ -78,14 +69,13 @@ class EpisodeSpending:
             input_text_bytes: all that is sent, in bytes of UTF-8: instructions, messages, schemas.
             max_output_tokens: most tokens of the answer, as the request says it itself.
 
-        None: nobody knows its price, and either no limit in dollars applies or the app says
-        `unpriced="zero"`: there is nothing to reserve. Raises `EpisodeFailed`, class
-        `unpriced_model`, before anything is spent, where a limit applies and the app says
-        `unpriced="refuse"`. The first call takes 0.3 s, for the list of prices.
+        None: nobody knows its price, and the app says `unpriced="zero"`: there is nothing to
+        reserve. Raises `EpisodeFailed`, class `unpriced_model`, before anything is spent, where the
+        app says `unpriced="refuse"`. The first call takes 0.3 s, for the list of prices.
         """
-        most = self.prices.worst_case(model, input_text_bytes, max_output_tokens)
-        is_refused = most is None and self.is_limited and self.context.app.unpriced == "refuse"
-        if is_refused:  # guard: unpriced-model-refused
+        app = self.context.app
+        most = Prices(app.prices).worst_case(model, input_text_bytes, max_output_tokens)
+        if most is None and app.unpriced == "refuse":  # guard: unpriced-model-refused
             raise EpisodeFailed(
                 UNPRICED_MODEL,
                 f"nobody knows the price of {model!r}, and a limit in dollars applies;"
@@ -148,8 +138,6 @@ class EpisodeSpending:
 
         Await it at the beginning of an attempt. Raises as `settle` does.
         """
-        if not self.is_limited:
-            return
         steps = (each for record in records for each in record.commit.events)
         costs = {
             self._ref(each.path): each.cost_usd

@@ -227,7 +227,7 @@ async def test_the_answers_of_a_model_may_be_limited_by_its_own_settings():
 
 
 async def test_without_a_limit_nothing_is_reserved_or_announced():
-    life = await played(app_of(twice, synthesizer=model_of(settings=None)))
+    life = await played(app_of(twice, synthesizer=model_of(settings=None), prices={}))
     assert life.end.status is EndStatus.DONE
     assert reserved(life) == []
 

@@ -164,6 +164,5 @@ def test_a_model_without_a_price_is_refused_where_a_limit_applies(ports, limits)
     )
 
 
-def test_a_model_without_a_price_costs_nothing_where_the_app_says_so_or_nothing_is_limited(ports):
+def test_a_model_without_a_price_costs_nothing_where_the_app_says_so(ports):
     assert Asking(ports, usd="1", unpriced="zero").spending.worst_case(MODEL, 10, 10) is None
-    assert Asking(ports).spending.worst_case(MODEL, 10, 10) is None
