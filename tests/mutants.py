@@ -8119,7 +8119,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_own_timeouts.py",
     ),
     Mutant(
-        "canceled-at-each-turn-goes-on",
+        "canceled-each-turn-goes-on",
         "functions: what has begun ends though anyio cuts it off at each turn of the event loop",
         becomes("again").at("call"),
         "tests/engine/functions/test_own_timeouts.py",

@@ -915,7 +915,7 @@ class StrategyRun:
         try:
             while not again.done():
                 try:
-                    await asyncio.wait({again})  # guard: canceled-at-each-turn-goes-on
+                    await asyncio.wait({again})  # guard: canceled-each-turn-goes-on
                 except asyncio.CancelledError:
                     cancels = self._check_own_timeout(cancels)
             if again.cancelled():  # guard: canceled-engine-twice-no-timeout
