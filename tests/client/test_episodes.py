@@ -128,12 +128,17 @@ async def test_what_a_model_was_asked_is_told_under_full_debug_alone(ports, pool
     found = await client.episodes.prompt(id_, 1)
     assert (found.episode_id, found.agent, found.model) == (id_, "triage:5c1f", "openai:gpt-5")
     assert (found.instructions, found.messages) == ("be brief", tuple(said))
+    assert await client.episodes.prompt(id_) == found
+    assert found.requests == (1,)
     with pytest.raises(NotFound, match="no step 7"):
         await client.episodes.prompt(id_, 7)
     with pytest.raises(Trouble, match="step 2 is tool_call, not model_request"):
         await client.episodes.prompt(id_, 2)
     with pytest.raises(Trouble, match="is gone"):
         await client.episodes.prompt(other, 1)
+    silent = await lived(ports, 4, *DONE)
+    with pytest.raises(Trouble, match="the episode has asked no model"):
+        await client.episodes.prompt(silent)
     opened = replace(lives.opened(3), log_strategy=LogStrategy.TIMELINE)
     hidden = opened.episode_id
     await happened(ports, ports.stack.episode(hidden), opened, lives.started(), asked)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
 from engine.agents.prompts.model_prompt import ModelPrompt
-from vigil.commands.episodes.prompt import lines_of
+from vigil.commands.episodes.prompt import lines_of, others_than
 
 READ = {
     "name": "read_metric",
@@ -19,6 +22,7 @@ def part(kind, content=None, **fields):
 ASKED = ModelPrompt(
     episode_id="e1",
     step_no=3,
+    requests=(1, 3),
     path="1.m2.1",
     agent="triage:5c1f",
     model="openai:gpt-5",
@@ -70,3 +74,17 @@ def test_a_prompt_is_read_from_the_top():
         '  tool read_metric: {"load":0.97}',
         "  instruction-delta: Be quick.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        ((2, 4, 9), "the newest of 3 requests; earlier ones: --step 2, 4"),
+        (
+            tuple(range(1, 13)),
+            "the newest of 12 requests; earlier ones: --step …, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11",
+        ),
+    ],
+)
+def test_earlier_requests_are_named(requests, said):
+    assert others_than(replace(ASKED, requests=requests)) == f"\n{said}"

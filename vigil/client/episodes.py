@@ -444,12 +444,16 @@ class EpisodeCalls:
         async with self._connections.log(is_reading=True) as ports:
             return msgspec.json.decode(await _shown(ports, wanted, step_no))
 
-    async def prompt(self, id: UUID | str, step_no: int) -> ModelPrompt:
+    async def prompt(self, id: UUID | str, step_no: int | None = None) -> ModelPrompt:
         """Return what an agent asked its model in a step, as far as people may see it.
 
         It is computed from the journal: the instructions, the tools and the settings as they were
         then, and the conversation up to there. What tools hide is hidden there, too, and texts are
         cut as elsewhere. The log strategy of the episode must be `full_debug`.
+
+        Args:
+            step_no: the number of the step; None: of the newest that has asked a model. `requests`
+                of the answer has the numbers of all of them.
 
         Raises:
             NotFound: there is no such step on the journal.
@@ -1010,7 +1014,7 @@ async def _shown(ports: Ports, episode_id: UUID, step_no: int) -> msgspec.Raw:
         raise Trouble(lost.detail) from lost
 
 
-async def _prompt(ports: Ports, episode_id: str, step_no: int) -> ModelPrompt:
+async def _prompt(ports: Ports, episode_id: str, step_no: int | None) -> ModelPrompt:
     """Return what a model was asked in a step; `Trouble`: nobody may see it, or knows it."""
     from engine.agents.prompts.model_prompt import model_prompt
     from engine.episodes.results import fetch
@@ -1019,7 +1023,7 @@ async def _prompt(ports: Ports, episode_id: str, step_no: int) -> ModelPrompt:
     records = await _journal(ports, episode_id)
     events = [event for record in records for event in record.commit.events]
     numbers = {each.step_no for each in events if isinstance(each, StepRecorded)}
-    if step_no not in numbers:
+    if step_no is not None and step_no not in numbers:
         raise NotFound(f"no step {step_no} of an episode {episode_id} in stack {ports.stack.name}")
     try:
         return await model_prompt(events, step_no, partial(fetch, ports.objects))

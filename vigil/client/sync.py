@@ -860,12 +860,16 @@ class SyncEpisodeCalls:
         """
         return self._thread.run(self._calls.result(id, step_no))
 
-    def prompt(self, id: UUID | str, step_no: int) -> ModelPrompt:
+    def prompt(self, id: UUID | str, step_no: int | None = None) -> ModelPrompt:
         """Return what an agent asked its model in a step, as far as people may see it.
 
         It is computed from the journal: the instructions, the tools and the settings as they were
         then, and the conversation up to there. What tools hide is hidden there, too, and texts are
         cut as elsewhere. The log strategy of the episode must be `full_debug`.
+
+        Args:
+            step_no: the number of the step; None: of the newest that has asked a model. `requests`
+                of the answer has the numbers of all of them.
 
         Raises:
             NotFound: there is no such step on the journal.

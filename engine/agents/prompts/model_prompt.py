@@ -7,7 +7,7 @@ requests of one run of an agent, in order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -44,6 +44,8 @@ class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
     episode_id: str
     step_no: int
+    requests: tuple[int, ...]
+    """The numbers of all steps that have asked a model, the oldest first."""
     path: str
     """Where the agent asked: `1.m2.1` is the second request of the agent of call 1."""
     agent: str
@@ -62,14 +64,21 @@ class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True):
     empty."""
 
 
-async def model_prompt(events: Iterable[LogEvent], step_no: int, fetch: FetchStored) -> ModelPrompt:
+async def model_prompt(
+    events: Collection[LogEvent], step_no: int | None, fetch: FetchStored
+) -> ModelPrompt:
     """Return what a model was asked in a step; `PromptNotKept` says why nobody knows that.
 
     Args:
         events: of the journal of the episode, the oldest first.
-        step_no: the number of the step.
+        step_no: the number of the step; None: of the newest that has asked a model.
         fetch: returns what the journal has put into the object store.
     """
+    requests = tuple(_requests_in(events))
+    if step_no is None:
+        if not requests:
+            raise PromptNotKept("the episode has asked no model")
+        step_no = requests[-1]
     opened, steps = _steps_up_to(events, step_no)
     if not steps or steps[-1].step_no != step_no:
         raise PromptNotKept(f"there is no step {step_no}")
@@ -82,6 +91,7 @@ async def model_prompt(events: Iterable[LogEvent], step_no: int, fetch: FetchSto
     return ModelPrompt(
         episode_id=opened.episode_id,
         step_no=step.step_no,
+        requests=requests,
         path=step.path,
         agent=step.agent,
         model=version.model,
@@ -97,10 +107,19 @@ async def model_prompt(events: Iterable[LogEvent], step_no: int, fetch: FetchSto
     )
 
 
+def _requests_in(events: Iterable[LogEvent]) -> list[int]:
+    """Return the numbers of the steps that have asked a model since the episode was begun anew."""
+    _, steps = _steps_up_to(events, None)
+    return [each.step_no for each in steps if each.kind is StepKind.MODEL_REQUEST]
+
+
 def _steps_up_to(
-    events: Iterable[LogEvent], step_no: int
+    events: Iterable[LogEvent], step_no: int | None
 ) -> tuple[EpisodeOpened | None, Sequence[StepRecorded]]:
-    """Return the opening of an episode, and its steps up to `step_no` since it was begun anew."""
+    """Return the opening of an episode, and its steps up to `step_no` since it was begun anew.
+
+    None: all of them.
+    """
     opened: EpisodeOpened | None = None
     steps: list[StepRecorded] = []
     for event in events:

@@ -12,11 +12,15 @@ from vigil import options
 from vigil.client.client import Client
 from vigil.commands.call import call, named
 from vigil.printing import tables
+from vigil.printing.output import say_aside
 
 if TYPE_CHECKING:
     from engine.agents.prompts.model_prompt import ModelPrompt
 
 app = typer.Typer()
+
+OTHERS_MAX: Final = 10
+"""How many other requests are named, at most."""
 
 SPEAKERS: Final = {
     "system-prompt": "system",
@@ -37,8 +41,13 @@ def prompt(
     episode_id: options.EpisodeIdOrLatest = None,
     is_latest: options.IsLatest = False,
     step_no: Annotated[
-        int, Option("--step", min=1, help="Its number, as `vigil episodes steps` shows it.")
-    ],
+        int | None,
+        Option(
+            "--step",
+            min=1,
+            help="Its number, as `vigil episodes steps` shows it; by default the newest request.",
+        ),
+    ] = None,
     is_json: options.IsJson = False,
 ) -> None:
     """Print what an agent asked its model in a step: instructions, tools and the conversation."""
@@ -50,9 +59,19 @@ def prompt(
     found = call(ctx, read)
     if is_json:
         print(tables.as_json(found))
-        return
-    for line in lines_of(found):
-        print(tables.printable(line))
+    else:
+        for line in lines_of(found):
+            print(tables.printable(line))
+    if step_no is None and len(found.requests) > 1:
+        say_aside(others_than(found))
+
+
+def others_than(newest: ModelPrompt) -> str:
+    """Return that there are other requests, and the steps of the last ones."""
+    *others, _ = newest.requests
+    left_out = "…, " if len(others) > OTHERS_MAX else ""
+    shown = left_out + ", ".join(map(str, others[-OTHERS_MAX:]))
+    return f"\nthe newest of {len(newest.requests)} requests; earlier ones: --step {shown}"
 
 
 def lines_of(asked: ModelPrompt) -> Iterator[str]:
