@@ -1390,6 +1390,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_reader.py",
     ),
     Mutant(
+        "tail-without-nats",
+        "client: a log is tailed though NATS is away",
+        uncaught,
+        "tests/vigil/test_episode_log.py",
+    ),
+    Mutant(
         "tail-prints-once",
         "people may see: a tail prints each line once",
         becomes("$0 is not None").at("compare"),

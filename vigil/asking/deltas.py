@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from streams.clock import Clock
     from streams.ports.deltas import DeltaListener
 
+NO_DELTAS: Final = "no_deltas"
+"""The kind of a row that says why no deltas are heard."""
+
 PAGE_MAX: Final = 100
 """Most deltas that are taken at once."""
 
@@ -31,6 +34,12 @@ class HeardDeltas:
                 placed = self._order.place(each)
                 if placed is not None:
                     yield row_of(placed)
+
+
+def row_of_silence(why: str) -> Row:
+    """Return a row that says why no deltas are heard."""
+    line = f"what models answer is not shown before their steps: {why}"
+    return {"kind": NO_DELTAS, "why": why, "line": line}
 
 
 def row_of(placed: PlacedDelta) -> Row:

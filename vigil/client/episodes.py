@@ -11,7 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -31,13 +31,14 @@ from projections.records import (
     TimelineEntry,
     record_of,
 )
+from streams.errors import StreamError
 from streams.json import JsonObject
 from streams.model.events import EpisodeEvent, StepRecorded
 from streams.model.outputs import OutputOutcome
 from streams.model.triggers import LogStrategy, Mode, Overrides
 from streams.ports.all import Ports
 from streams.ports.domain_events import HOPS_MAX
-from vigil.asking.deltas import HeardDeltas
+from vigil.asking.deltas import HeardDeltas, row_of_silence
 from vigil.asking.rows import ENDS, LOOK_S, find_id, not_found, require
 from vigil.client.connections import Connections
 from vigil.client.page import (
@@ -48,7 +49,7 @@ from vigil.client.page import (
     check_time,
     checked_one_of,
 )
-from vigil.errors import Mistake, NotFound, Trouble
+from vigil.errors import Mistake, NotFound, Trouble, told
 from vigil.settings import WAIT_S
 
 if TYPE_CHECKING:
@@ -375,7 +376,8 @@ class EpisodeCalls:
                 the `attempt` of the episode, its `place` in the answer, from 0, the `text` that
                 follows, the `tools` of calls that begin then, and the `end` of the last one, `done`
                 or `failed`. `missing` is how many were lost before it; if one `is_anew`, what came
-                before is of an attempt that has died.
+                before is of an attempt that has died. Where NATS cannot be heard, a row whose
+                `kind` is `no_deltas` says `why`, and the log goes on.
 
         Raises:
             NotFound: it is not there after 10 s.
@@ -383,24 +385,23 @@ class EpisodeCalls:
         """
         wanted = await self.find(id)
         is_asked = deltas and strategy not in QUIET
-        async with (
-            self._hearing(wanted, is_asked=is_asked) as heard,
-            aclosing(self._tailed(wanted, strategy, timeout_s, heard)) as rows,
-        ):
-            async for row in rows:
+        async with AsyncExitStack() as entered:
+            heard = None
+            if is_asked:
+                try:
+                    heard = await self._hear(wanted, entered)
+                except Trouble as error:  # guard: tail-without-nats
+                    yield row_of_silence(str(error))
+            rows = self._tailed(wanted, strategy, timeout_s, heard)
+            async for row in await entered.enter_async_context(aclosing(rows)):
                 yield row
 
-    @asynccontextmanager
-    async def _hearing(self, id: UUID, *, is_asked: bool) -> AsyncIterator[HeardDeltas | None]:
-        """Yield what hears the deltas of an episode; None: they are not asked for."""
-        if not is_asked:
-            yield None
-            return
-        async with (
-            self._connections.log(is_reading=True) as ports,
-            ports.deltas.listen(str(id)) as listener,
-        ):
-            yield HeardDeltas(listener, self._connections.clock)
+    async def _hear(self, id: UUID, entered: AsyncExitStack) -> HeardDeltas:
+        """Return what hears the deltas of an episode until `entered` is left."""
+        with told():
+            ports = await entered.enter_async_context(self._connections.log(is_reading=True))
+            listener = await entered.enter_async_context(ports.deltas.listen(str(id)))
+            return HeardDeltas(listener, self._connections.clock)
 
     async def _tailed(
         self,
@@ -430,8 +431,12 @@ class EpisodeCalls:
             if heard is None:
                 await clock.sleep(LOOK_S)
                 continue
-            async for row in heard.rows(within_s=LOOK_S):
-                yield row
+            try:
+                async for row in heard.rows(within_s=LOOK_S):
+                    yield row
+            except StreamError as error:
+                heard = None
+                yield row_of_silence(str(error))
 
     async def result(self, id: UUID | str, step_no: int) -> object:
         """Return the result of a step, however large, as far as people may see it.

@@ -10,6 +10,7 @@ from typer import Option
 
 from streams.model.triggers import LogStrategy
 from vigil import options
+from vigil.asking.deltas import NO_DELTAS
 from vigil.client.client import Client
 from vigil.commands.call import call, named
 from vigil.printing import tables
@@ -64,7 +65,7 @@ def tail(
         bool,
         Option(
             "--deltas/--no-deltas",
-            help="Whether to print what models answer while they do, which needs NATS.",
+            help="Whether to print what models answer while they do, if NATS can be reached.",
         ),
     ] = True,
     is_json: Annotated[bool, Option("--json", help="Print JSON: a line each.")] = False,
@@ -82,7 +83,9 @@ def tail(
         printer = TailPrinter(sys.stdout, is_in_place=sys.stdout.isatty())
         try:
             async for each in rows:
-                if is_json:
+                if each["kind"] == NO_DELTAS:
+                    say_aside(str(each["line"]))
+                elif is_json:
                     print(tables.printable(tables.as_json_line(each)), flush=True)
                 else:
                     printer.show(each)
