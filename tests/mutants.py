@@ -10041,6 +10041,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/testing/test_agents.py",
     ),
     Mutant(
+        "client-imported-in-thread",
+        "agents: what asks a model is imported beside the event loop",
+        becomes("problem_of_model(model)"),
+        "tests/engine/agents/test_failures.py",
+    ),
+    Mutant(
         "other-model-asked",
         "lab: another model is asked if that is wanted",
         gives("asked.model"),

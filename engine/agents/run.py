@@ -71,6 +71,9 @@ NO_LIMIT: Final = UsageLimits(request_limit=None)
 _THREADS: Final = ThreadPoolExecutor(max_workers=16, thread_name_prefix="vigil-agent")
 """Runs what agents have that is not async, on all of a node's episodes; others wait meanwhile."""
 
+_IMPORTED: Final[set[str]] = set()
+"""Names of models whose clients are imported."""
+
 TOGETHER_BYTES_MAX: Final = 128 * 1024
 """Most bytes of the arguments of calls that people decide on together, unless it is one call."""
 
@@ -176,19 +179,29 @@ def problem_of_model(name: str) -> str:
 
 
 async def _result(run: AgentRun, asked: AgentCall) -> Any:  # noqa: ANN401 - the library's result
+    model = OTHER_MODEL.get() or asked.model  # guard: other-model-asked
+    await _import_client(model or asked.agent.model)
     # A scope around the whole run: nothing that is only replayed is told to telemetry again.
     sleeping, threads = Agent.using_sleep(run.parts.sleep), Agent.using_thread_executor(_THREADS)
     with replay_scope(), sleeping, threads, library_tasks():
         return await asked.agent.run(
             asked.prompt,
             deps=asked.deps,
-            model=OTHER_MODEL.get() or asked.model,  # guard: other-model-asked
+            model=model,
             message_history=asked.message_history,
             usage_limits=_limits(asked.budget),
             model_settings=_settings_of(asked.agent),
             capabilities=[*instrumentation(asked.agent), VigilDurability(run)],
             infer_name=False,
         )
+
+
+async def _import_client(model: object) -> None:
+    """Import beside the event loop what asks a model by its name: the first time takes seconds."""
+    if isinstance(model, str) and model not in _IMPORTED:
+        # What is wrong with it, the run says, if it asks this model at all.
+        await asyncio.to_thread(problem_of_model, model)  # guard: client-imported-in-thread
+        _IMPORTED.add(model)
 
 
 def _settings_of(agent: Agent[Any, Any]) -> ModelSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import AbstractToolset
 
+from engine.agents import run
 from engine.agents.toolset import toolset
 from engine.agents.unit import MODEL_RETRIES
 from engine.app.actions import Retries
@@ -51,6 +53,28 @@ def asking(agent, **options):
         return ConvergeResult(classification={"said": said})
 
     return ask
+
+
+async def test_what_asks_a_model_by_its_name_is_imported_beside_the_event_loop(monkeypatch):
+    importing = []
+
+    def look(name):
+        importing.append((name, threading.current_thread() is threading.main_thread()))
+        return ""
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(run, "problem_of_model", look)
+    monkeypatch.setattr(run, "_IMPORTED", set())
+    agent = Agent("openai:gpt-5", name="helper", defer_model_check=True)
+
+    async def twice(ctx, trigger):
+        for _ in range(2):
+            with pytest.raises(CallFailed, match="OPENAI_API_KEY"):
+                await ctx.agent(agent, "go")
+
+    life = await play(twice, budget=MANY)
+    assert life.end.status is EndStatus.DONE
+    assert importing == [("openai:gpt-5", False)]
 
 
 async def test_an_exception_of_a_tool_is_recorded_and_not_called_again():
