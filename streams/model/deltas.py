@@ -15,6 +15,9 @@ from streams.model.struct import Struct
 DELTA: Final = "delta"
 """The `kind` of a delta among the rows of a log."""
 
+NO_DELTAS: Final = "no_deltas"
+"""The `kind` of a row that says why none are heard."""
+
 
 class DeltaEnd(StrEnum):
     """How a request has ended."""

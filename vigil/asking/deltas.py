@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
-from streams.model.deltas import DELTA, DeltaOrder, PlacedDelta
+from streams.model.deltas import DELTA, NO_DELTAS, DeltaOrder, PlacedDelta
 
 if TYPE_CHECKING:
     from projections.postgres.query_result import Row
     from streams.clock import Clock
     from streams.ports.deltas import DeltaListener
-
-NO_DELTAS: Final = "no_deltas"
-"""The kind of a row that says why no deltas are heard."""
 
 PAGE_MAX: Final = 100
 """Most deltas that are taken at once."""

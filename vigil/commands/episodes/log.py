@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 from typer import Option
 
+from streams.model.deltas import NO_DELTAS
 from streams.model.triggers import LogStrategy
 from vigil import options
-from vigil.asking.deltas import NO_DELTAS
 from vigil.client.client import Client
 from vigil.commands.call import call, named
 from vigil.printing import tables
