@@ -9855,7 +9855,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_objects.py",
     ),
     Mutant(
-        "away-store-not-asked-each-time",
+        "away-store-not-asked",
         "objects: a store that is away holds up one put in a minute",
         never,
         "tests/engine/runtime/test_objects.py",
@@ -9875,7 +9875,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "needed-agent-put",
         "old agents: what an agent was is kept before it asks",
-        gives("await self.context.best_effort.do(put)"),
+        gives("await self._if_there(put)"),
         OLD_AGENTS,
     ),
     Mutant("old-tools-asked", "old agents: the tools are as they were", never, OLD_AGENTS),

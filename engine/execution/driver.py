@@ -6,12 +6,12 @@ and records each step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -81,6 +81,7 @@ from engine.functions.begin import begin
 from engine.functions.history import History, history_of
 from engine.functions.result import conclusion
 from engine.functions.run import OWN_TIMEOUT, Rest, StrategyRun
+from engine.runtime.objects import best_effort
 from engine.secrets import hide, without
 from engine.spending.episode import EpisodeSpending
 from engine.spending.prices import Prices
@@ -104,6 +105,8 @@ from streams.model.events import (
 from streams.model.money import NO_USD
 from streams.model.triggers import EpisodeTrigger, Mode, WorkflowTrigger
 from streams.ports.log import Recorded
+
+T = TypeVar("T")
 
 UNKNOWN_OVERRIDE: Final = "unknown_override"
 """Error class of a dry run with an override for a tool that is not there."""
@@ -292,7 +295,7 @@ class EpisodeTurns:
             return None
         put = partial(self.context.lasting.put, data)
         # guard: needed-agent-put
-        digest = await (put() if kept.is_needed else self.context.best_effort.do(put))
+        digest = await (put() if kept.is_needed else self._if_there(put))
         if digest is None:
             return KeptJson(was_away=True)
         return KeptJson(stored=StoredResult(digest=digest, size_bytes=len(data)))
@@ -307,8 +310,11 @@ class EpisodeTurns:
         if size > MESSAGES_BYTES_MAX:  # guard: kept-messages-max
             return None
         put = partial(results.store, self.context.ports.objects, shown)
-        stored = await self.context.best_effort.do(put)
+        stored = await self._if_there(put)
         return KeptJson(was_away=True) if stored is None else KeptJson(stored=stored)
+
+    async def _if_there(self, put: Callable[[], Awaitable[T]]) -> T | None:
+        return await best_effort(put, self.context.store_outage, self.clock)
 
     async def _reserve(
         self, sizes: Sequence[RequestSize], mark: str, *, path: str, agent: str = ""

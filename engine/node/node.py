@@ -39,7 +39,7 @@ from engine.runtime.context import NodeContext
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
-from engine.runtime.objects import BestEffort
+from engine.runtime.objects import StoreOutage
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks, wait_first
@@ -370,7 +370,7 @@ class Node:
             tasks=tasks,
             tool_calls=ToolCalls(self._clock, self._ports.gates),
             turns=Turns(),
-            best_effort=BestEffort(self._clock),
+            store_outage=StoreOutage(),
             lease_events=self._lease_events,
             writer_ids=self._writer_ids(),
             refusals=self.refusals,

@@ -15,7 +15,7 @@ from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
-from engine.runtime.objects import BestEffort, LastingObjects
+from engine.runtime.objects import LastingObjects, StoreOutage
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
@@ -48,8 +48,7 @@ class NodeContext:
     """Unique ids for commits."""
     refusals: DroppingBuffer[Refusal]
     """Why events did not fire, on its way to be stored."""
-    best_effort: BestEffort
-    """Puts into the object store what can be missed."""
+    store_outage: StoreOutage
     isolation: Isolation | None = None
     """Where suspects run; None: here, as all others."""
     is_alone: bool = False

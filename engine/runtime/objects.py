@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import structlog
@@ -53,34 +54,35 @@ class LastingObjects:
         return digest
 
 
-class BestEffort:
-    """Puts what can be missed, such as what is kept for people alone.
+@dataclass
+class StoreOutage:
+    """What a node knows of outages of its object store."""
+
+    tried_again_s: float | None = None
+    """When something that can be missed is put again; None: the last put was done."""
+
+
+async def best_effort(
+    put: Callable[[], Awaitable[T]], outage: StoreOutage, clock: Clock
+) -> T | None:
+    """Return what `put` returns, of something that can be missed; None: it is not put.
 
     An object store that is away holds up one put, for `PUT_S_MAX`; for `AWAY_S` after that nothing
     is tried. The log says once that it is away, and that it is back.
     """
-
-    def __init__(self, clock: Clock) -> None:
-        """Begin with a store that is there."""
-        self._clock = clock
-        self._next_s: float | None = None
-        """When a put is tried again; None: the last one was done."""
-
-    async def do(self, put: Callable[[], Awaitable[T]]) -> T | None:
-        """Return what `put` returns; None: it could not be done, or was not tried."""
-        # guard: away-store-not-asked-each-time
-        if self._next_s is not None and self._clock.monotonic_s() < self._next_s:
-            return None
-        try:
-            async with self._clock.timeout(PUT_S_MAX):  # guard: missable-put-bounded
-                done = await put()
-        except (TimeoutError, StreamError) as error:
-            if self._next_s is None:  # guard: away-store-told-once
-                why = str(error) or f"no answer within {PUT_S_MAX:g} s"
-                log.warning("object store away: prompts of models are not kept", error=why)
-            self._next_s = self._clock.monotonic_s() + AWAY_S
-            return None
-        if self._next_s is not None:
-            log.info("object store back: prompts of models are kept again")
-            self._next_s = None
-        return done
+    # guard: away-store-not-asked
+    if outage.tried_again_s is not None and clock.monotonic_s() < outage.tried_again_s:
+        return None
+    try:
+        async with clock.timeout(PUT_S_MAX):  # guard: missable-put-bounded
+            done = await put()
+    except (TimeoutError, StreamError) as error:
+        if outage.tried_again_s is None:  # guard: away-store-told-once
+            why = str(error) or f"no answer within {PUT_S_MAX:g} s"
+            log.warning("object store away: prompts of models are not kept", error=why)
+        outage.tried_again_s = clock.monotonic_s() + AWAY_S
+        return None
+    if outage.tried_again_s is not None:
+        log.info("object store back: prompts of models are kept again")
+        outage.tried_again_s = None
+    return done

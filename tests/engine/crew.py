@@ -18,7 +18,7 @@ from engine.runtime.catalog import Catalog
 from engine.runtime.context import ActorContext, NodeContext
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.leases import Keeper, LeaseEvents
-from engine.runtime.objects import BestEffort
+from engine.runtime.objects import StoreOutage
 from engine.runtime.permits import Permits
 from engine.runtime.slots import Slots
 from engine.runtime.store import Turns
@@ -49,7 +49,7 @@ def node_context_of(
         tasks=NodeTasks(),
         tool_calls=ToolCalls(clock, ports.gates),
         turns=Turns(),
-        best_effort=BestEffort(clock),
+        store_outage=StoreOutage(),
         writer_ids=(f"{node}.{number}" for number in count(1)),
         refusals=DroppingBuffer(line_max=KEPT_MAX),
     )

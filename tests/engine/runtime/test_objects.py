@@ -6,7 +6,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.runtime import objects
-from engine.runtime.objects import AGAIN_S, AWAY_S, PUT_S_MAX, BestEffort, LastingObjects
+from engine.runtime.objects import (
+    AGAIN_S,
+    AWAY_S,
+    PUT_S_MAX,
+    LastingObjects,
+    StoreOutage,
+    best_effort,
+)
 from streams.errors import Unavailable
 from streams.memory.objects import MemoryObjects
 from streams.ports.objects import KEPT_SHARE
@@ -112,14 +119,14 @@ class Store:
 @pytest.mark.parametrize(("answers", "wait_s"), [(True, 0.0), (False, PUT_S_MAX)])
 def test_a_store_that_is_away_holds_up_one_put_in_a_minute(answers, wait_s):
     clock = SimClock()
-    best_effort, store = BestEffort(clock), Store(clock, answers=answers)
+    outage, store = StoreOutage(), Store(clock, answers=answers)
 
     async def puts():
         begun_s = clock.monotonic_s()
-        first = [await best_effort.do(store.put) for _ in range(3)]
+        first = [await best_effort(store.put, outage, clock) for _ in range(3)]
         took_s = clock.monotonic_s() - begun_s
         await clock.sleep(AWAY_S)
-        return [*first, await best_effort.do(store.put)], took_s
+        return [*first, await best_effort(store.put, outage, clock)], took_s
 
     assert simulate(puts()) == ([None] * 4, wait_s)
     assert store.asked == 2
@@ -127,13 +134,13 @@ def test_a_store_that_is_away_holds_up_one_put_in_a_minute(answers, wait_s):
 
 def test_that_a_store_is_away_and_back_is_told_once():
     clock = SimClock()
-    best_effort, store = BestEffort(clock), Store(clock, answers=True)
+    outage, store = StoreOutage(), Store(clock, answers=True)
 
     async def puts():
         for _ in range(3):
-            await best_effort.do(store.put)
+            await best_effort(store.put, outage, clock)
             await clock.sleep(AWAY_S)
-        return [await best_effort.do(store.works) for _ in range(2)]
+        return [await best_effort(store.works, outage, clock) for _ in range(2)]
 
     with capture_logs() as told:
         assert simulate(puts()) == ["digest", "digest"]
