@@ -5404,6 +5404,16 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("agents-tool-exists", "names: an actor has the tools of its agents", never, NAMES),
     Mutant("tools-of-plans-checked", "names: so are those of its plans", dropped, NAMES),
     Mutant("agents-provider-exists", "names: a model has a provider", never, NAMES),
+    Mutant("told-where-dollars-limited", "names: only there", never, NAMES),
+    Mutant("unlimited-agent-told", "names: answers of agents are limited", never, NAMES),
+    Mutant("unlimited-synthesizer-told", "names: answers of a Model are limited", never, NAMES),
+    Mutant("template-agent-limited", "names: so are those of templates", never, NAMES),
+    Mutant(
+        "template-synthesizer-limited",
+        "names: so are those that templates ask for",
+        never,
+        NAMES,
+    ),
     Mutant("provider-is-named", "names: a model is named with its provider", never, NAMES),
     Mutant(
         "side-effects-without-overlap",
@@ -6173,6 +6183,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "unlimited-answers-refused",
         "agents: answers are limited where dollars are",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
+        "unlimited-synthesizer-refused",
+        "definitions: answers to templates are limited where dollars are",
         never,
         "tests/engine/definitions/test_agentic_definitions.py",
     ),

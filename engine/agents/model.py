@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.agents.classes import MISCONFIGURED
 from engine.agents.data import ABOUT_DATA, data
-from engine.agents.unit import RequestSize
+from engine.agents.unit import MAX_TOKENS, RequestSize
 from engine.app.actions import Retries, problem_of_declared
 from engine.app.function_tool import INVALID_ARGUMENTS
 from engine.app.tools import NOTHING_SPENT, CallContext, SynthesisFailed
@@ -107,6 +107,12 @@ class Model:
     def __repr__(self) -> str:
         """Return it as it is written."""
         return f"Model({named(self.model)!r})"
+
+    @property
+    def answers_limited(self) -> bool:
+        """Whether the tokens of each answer are limited."""
+        own = [getattr(each, "settings", None) or {} for each in (self.model, *self.fallbacks)]
+        return all(MAX_TOKENS in {**each, **self.settings} for each in own)
 
     def problem(self) -> str:
         """Return in one line why it cannot be asked on this machine; empty: nothing is known."""

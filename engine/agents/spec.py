@@ -22,6 +22,7 @@ from pydantic_ai.settings import ModelSettings
 
 from engine.agents.plans.plan import PlanTools, tools_of_plans
 from engine.agents.toolset import Ask, StepToolset, toolset
+from engine.agents.unit import MAX_TOKENS
 from engine.app.function_tool import FunctionTool
 from engine.app.tools import OfferedTool, Risk
 from engine.errors import BadDefinition
@@ -148,6 +149,8 @@ class DeclaredAgent:
     """Those that the actor must have."""
     steps: Sequence[FunctionType]
     """Its tools that make steps themselves."""
+    answers_limited: bool
+    """Whether the tokens of its answers are limited, or may be when it runs."""
 
 
 def declared_of(agent: object) -> DeclaredAgent | None:
@@ -165,6 +168,7 @@ def declared_of(agent: object) -> DeclaredAgent | None:
         model=agent.model if isinstance(agent.model, str) else "",
         tools=[each.tool for each in tools if each.makes_steps is None],
         steps=_functions(each.makes_steps for each in tools if each.makes_steps is not None),
+        answers_limited=_are_answers_limited(agent),
     )
 
 
@@ -172,6 +176,13 @@ def _functions(steps: Iterable[object]) -> list[FunctionType]:
     """Return the functions of tools, also of those that are methods."""
     found = (getattr(each, "__func__", each) for each in steps)
     return [each for each in found if isinstance(each, FunctionType)]
+
+
+def _are_answers_limited(agent: Agent[Any, Any]) -> bool:
+    model = agent.model.settings if isinstance(agent.model, Model) else None
+    layers = (model, agent.model_settings, agent.root_capability.get_model_settings())
+    # Nobody knows what a function returns until it is called.
+    return any(callable(each) or MAX_TOKENS in (each or {}) for each in layers)
 
 
 def _check_settings(settings: JsonObject) -> None:

@@ -24,7 +24,11 @@ MESSAGES_BYTES_MAX: Final = 16 * 1024 * 1024
 MESSAGES_HERE_BYTES_MAX: Final = 16 * 1024
 """Most bytes of JSON of messages in the journal; larger ones are in the object store."""
 
+MAX_TOKENS: Final = "max_tokens"
+"""The setting of a model that limits its answers."""
+
 LIMIT_THE_ANSWER: Final = "a limit in dollars applies, so its answers need one, too"
+"""Without a longest answer nobody knows the most that a request costs; then none is made."""
 
 LIMITED_AGENT: Final = "Agent(…, model_settings={'max_tokens': 4_000})"
 

@@ -26,6 +26,8 @@ import msgspec
 from msgspec import structs
 from pydantic import Field, create_model, field_validator, model_validator
 
+from engine.agents.model import Model
+from engine.agents.unit import LIMIT_THE_ANSWER, LIMITED_MODEL
 from engine.app.actor import (
     QUEUE_MAX,
     STACKS_MAX,
@@ -457,21 +459,28 @@ def to_actor(
 
 
 def _check_money(actor: Actor, app: App) -> None:
-    """Refuse an agent of which nobody knows the most that a request costs, if dollars are limited.
+    """Refuse whoever asks a model and nobody knows the most that costs, if dollars are limited.
 
     Its episodes would fail before their first request.
     """
     for name, each in actor.expectations.items():
         needs = getattr(each.strategy, "needs", Needs())
         is_limited = bool(each.budget.usd or actor.spending or app.spending)
-        if not needs.model or not is_limited:
+        if not is_limited:
+            continue
+        asked = app.synthesizer_of(actor, each) if needs.synthesizer else None
+        # guard: unlimited-synthesizer-refused
+        if isinstance(asked, Model) and not asked.answers_limited:
+            problem = f"{asked!r} of the app: {LIMIT_THE_ANSWER}: {LIMITED_MODEL}"
+            raise BadDefinition(f"expectations.{name}.strategy", problem)
+        if not needs.model:
             continue
         at = f"expectations.{name}.strategy.config.agent"
-        if Prices(app.prices).is_priced(needs.model):
-            if not needs.answers_limited:  # guard: unlimited-answers-refused
-                problem = "write it: a limit in dollars applies, so answers need one, too"
-                raise BadDefinition(f"{at}.model_settings.max_tokens", problem)
-        elif app.unpriced == "refuse":  # guard: unpriced-definition-refused
+        if not needs.answers_limited:  # guard: unlimited-answers-refused
+            problem = "write it: a limit in dollars applies, so answers need one, too"
+            raise BadDefinition(f"{at}.model_settings.max_tokens", problem)
+        is_priced = Prices(app.prices).is_priced(needs.model)
+        if not is_priced and app.unpriced == "refuse":  # guard: unpriced-definition-refused
             raise BadDefinition(
                 f"{at}.model",
                 f"nobody knows the price of {needs.model!r}, and a limit in dollars applies;"

@@ -1,4 +1,4 @@
-"""Names in the source of a strategy that do not exist: tools, outputs, arguments of ours. Pure.
+"""What cannot work in the source of a strategy, such as names that do not exist. Pure.
 
 Only names that are literals are found: `ctx.call("disk.largest")`, `propose_output("mail", …)`,
 `severity="high"`. A computed name that does not exist fails when it is used. Calls of what `vigil`
@@ -17,13 +17,15 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from engine.app.actions import tool_call
+from engine.agents.model import Model
+from engine.agents.unit import LIMIT_THE_ANSWER, LIMITED_AGENT, LIMITED_MODEL
+from engine.app.actions import synthesize, tool_call
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.findings import raise_finding, update_finding
 from engine.app.function_tool import CALL, FunctionTool, ToolGroup
 from engine.app.outputs import output, propose_output
-from engine.app.strategy import Function
+from engine.app.strategy import Function, Needs
 from engine.app.tools import OF_THE_ENGINE, Tool
 from engine.functions.agents import declared_agent, problem_of_provider
 from engine.functions.context import FunctionContext
@@ -56,6 +58,8 @@ _PROPOSING: Final[frozenset[Callable[..., object]]] = frozenset({output, propose
 
 _OURS: Final = frozenset({"engine", "streams", "vigil"})
 """The packages whose functions are held to their arguments."""
+
+_LIMITED_MODEL: Final = f"{LIMIT_THE_ANSWER}: {LIMITED_MODEL}"
 
 _Unknown: TypeAlias = tuple[str, str]
 """A name that does not exist, and those that do."""
@@ -125,6 +129,43 @@ def equal_agents(app: App) -> dict[SourceProblem, StrategyPlace]:
                 yield source.problem(call, found=f"agent {agent.name!r}", instead=instead)
 
     return first_places(app, look)
+
+
+def unlimited_answers(app: App) -> dict[SourceProblem, StrategyPlace]:
+    """Return each request to a model that is never made, as it may cost anything → where it is.
+
+    Where a limit in dollars applies, answers need one, too.
+    """
+    return first_places(app, partial(_unlimited_answers, app))
+
+
+def _unlimited_answers(app: App, actor: Actor, strategy: object) -> Iterator[SourceProblem]:
+    of_all = bool(app.spending or actor.spending)
+    declared = [each for each in actor.expectations.values() if each.strategy is strategy]
+    limited = [each for each in declared if of_all or each.budget.usd]
+    is_limited = bool(limited) or (of_all and not declared)  # Definitions may name it.
+    if not is_limited:  # guard: told-where-dollars-limited
+        return
+    asked = [app.synthesizer_of(actor, each) for each in limited] or [app.synthesizer]
+    models = [each for each in asked if isinstance(each, Model) and not each.answers_limited]
+    needs = getattr(strategy, "needs", Needs())
+    for each in limited:  # Of a template there is no line.
+        place = f"{actor.id}.{each.name}"
+        if needs.model and not needs.answers_limited:  # guard: template-agent-limited
+            instead = f"{LIMIT_THE_ANSWER}: agent: model_settings: max_tokens"
+            yield SourceProblem(place=place, found=f"agent {needs.model!r}", instead=instead)
+        if needs.synthesizer and models:  # guard: template-synthesizer-limited
+            yield SourceProblem(place=place, found=f"{models[0]!r}", instead=_LIMITED_MODEL)
+    for source, call, ctx in _calls(strategy):
+        agent = _agent_of(source, call, ctx)
+        if agent and not agent.answers_limited:  # guard: unlimited-agent-told
+            found, instead = f"agent {agent.name!r}", f"{LIMIT_THE_ANSWER}: {LIMITED_AGENT}"
+            yield source.problem(call, found=found, instead=instead)
+        is_asked = _method(call.func, ctx) == "synthesize" or (
+            value_of(call.func, source.function) is synthesize
+        )
+        if is_asked and models:  # guard: unlimited-synthesizer-told
+            yield source.problem(call, found=f"{models[0]!r}", instead=_LIMITED_MODEL)
 
 
 def _unknown(

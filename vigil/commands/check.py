@@ -31,9 +31,15 @@ def check(
     It warns of side effects behind an approval that several open episodes may wait for, and of
     names of events and actors that may be misspelt. Of an agent that a function runs it checks that
     it has a name of its own, that the actor has its tools, and that there is a provider of its
-    model. It needs no servers.
+    model; of answers of models, that they have a longest one where dollars are limited. It needs
+    no servers.
     """
-    from engine.functions.names import equal_agents, misspelt_names, unknown_names
+    from engine.functions.names import (
+        equal_agents,
+        misspelt_names,
+        unknown_names,
+        unlimited_answers,
+    )
     from engine.functions.side_effects import overlapping
     from engine.functions.source import unreplayable
     from vigil.serving.app import load
@@ -42,7 +48,7 @@ def check(
     app = load(name, option=option)
     ways, names, warned = (
         unreplayable(app),
-        unknown_names(app),
+        unknown_names(app) | unlimited_answers(app),
         overlapping(app) | misspelt_names(app) | equal_agents(app),
     )
     rows: list[Row] = [
@@ -65,5 +71,5 @@ def check(
 
 
 def _by_line(place: str) -> tuple[str, int]:
-    file, _, line = place.rpartition(":")
-    return file, int(line)
+    file, is_line, line = place.rpartition(":")
+    return (file, int(line)) if is_line else (place, 0)

@@ -16,7 +16,12 @@ from engine.adapters.secret import missing_variables
 from engine.agents.model import Model
 from engine.app.app import App
 from engine.errors import EngineError
-from engine.functions.names import equal_agents, misspelt_names, unknown_names
+from engine.functions.names import (
+    equal_agents,
+    misspelt_names,
+    unknown_names,
+    unlimited_answers,
+)
 from engine.functions.side_effects import overlapping
 from engine.functions.source import unreplayable
 from engine.usercode.call import hint_at
@@ -92,7 +97,7 @@ def load_file(file: str, *, option: str) -> App:
 def tell_found(app: App) -> None:
     """Log what `vigil check` finds in the strategies of `app`, each with its line."""
     for what, found in (
-        ("this cannot work", unknown_names(app)),
+        ("this cannot work", unknown_names(app) | unlimited_answers(app)),
         ("a replay cannot repeat this", unreplayable(app)),
         ("one approval may stand for this more than once", overlapping(app)),
         ("this may be misspelt", misspelt_names(app)),

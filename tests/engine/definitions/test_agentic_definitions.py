@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.agents.model import Model
 from engine.app.app import App
 from engine.app.function_tool import tool
 from engine.definitions.agent import agent_of, to_actor
@@ -36,6 +37,10 @@ expectations:
 
 
 PRICE = Price(input_per_million=1, output_per_million=2)
+
+
+async def facts(trigger, ctx):
+    return {}
 
 
 @tool
@@ -155,6 +160,30 @@ def test_answers_must_be_limited_where_dollars_are(monkeypatch):
         BadDefinition, match=r"agent\.model_settings\.max_tokens: write it: a limit"
     ):
         to_actor(agent_of(definition), app)
+
+
+@pytest.mark.parametrize(
+    ("settings", "usd", "refused"),
+    [({}, "1", True), ({}, "0", False), ({"max_tokens": 100}, "1", False)],
+)
+def test_answers_to_a_template_that_asks_the_model_of_the_app_must_be_limited_too(
+    settings, usd, refused
+):
+    definition = defined(usd=usd)
+    definition["expectations"]["thing"]["strategy"] = {
+        "template": "observe_synthesize_converge",
+        "config": {"gatherer": "facts", "system_prompt": "What is it?"},
+    }
+    app = App(synthesizer=Model("openai:own", settings=settings), gatherers={"facts": facts})
+    if not refused:
+        to_actor(agent_of(definition), app)
+        return
+    with pytest.raises(BadDefinition) as refusal:
+        to_actor(agent_of(definition), app)
+    assert str(refusal.value) == (
+        "expectations.thing.strategy: Model('openai:own') of the app: a limit in dollars applies,"
+        " so its answers need one, too: Model(…, settings={'max_tokens': 4_000})"
+    )
 
 
 def test_a_definition_can_be_read_without_the_library(monkeypatch):

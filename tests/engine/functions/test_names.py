@@ -6,24 +6,35 @@ import inspect
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
 
 from engine.errors import DeclarationError
-from engine.functions.names import equal_agents, misspelt_names, unknown_names
+from engine.functions.names import (
+    equal_agents,
+    misspelt_names,
+    unknown_names,
+    unlimited_answers,
+)
+from streams.model.money import Spending
 from vigil import (
     Actor,
     App,
+    Budget,
     ConvergeResult,
+    Model,
     Strategy,
     event,
     manual,
     propose_output,
     raise_finding,
+    synthesize,
     tool,
     tool_call,
     update_finding,
 )
 from vigil import output as output_step
 from vigil.agents import plan_of, toolset
+from vigil.templates import agentic_task, observe_synthesize_converge
 
 
 @tool(capability="disk")
@@ -321,6 +332,89 @@ def test_an_agent_that_cannot_be_run_is_listed_and_so_are_those_within_its_tools
 ):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert found_in(function) == AGENTS[function]
+
+
+def limited_agent(**options):
+    return Agent("test", name="limited", **options)
+
+
+unlimited = Agent("test", name="unlimited")
+short = limited_agent(model_settings={"max_tokens": 100})
+short_model = limited_agent()
+short_model.model = TestModel(settings={"max_tokens": 100})
+computed = limited_agent(model_settings=lambda ctx: {"max_tokens": 100})
+clever = Model("openai:clever")
+brief = Model("openai:clever", settings={"max_tokens": 100})
+
+
+async def runs_unlimited(ctx, trigger):
+    await ctx.agent(unlimited, "why?")
+    await ctx.agent(short, "why?")
+    await ctx.agent(short_model, "why?")
+    await ctx.agent(computed, "why?")
+
+
+async def synthesizes(ctx, trigger):
+    await ctx.synthesize("why?")
+
+
+class Synthesizes(Strategy):
+    def init(self, episode, trigger):
+        return {}
+
+    def converge(self, state, ctx):
+        return ConvergeResult(summary="")
+
+    def next_step(self, state, ctx):
+        return synthesize("why?")
+
+
+TEMPLATE = observe_synthesize_converge({"gatherer": "facts", "system_prompt": "s"})
+DAILY = [Spending(usd=5, per="day")]
+LIMIT = "a limit in dollars applies, so its answers need one, too"
+OF_AGENT = ("agent 'unlimited'", f"{LIMIT}: Agent(…, model_settings={{'max_tokens': 4_000}})")
+OF_MODEL = ("Model('openai:clever')", f"{LIMIT}: Model(…, settings={{'max_tokens': 4_000}})")
+
+
+def unlimited_in(strategy, *, budget=None, spending=(), synthesizer=None, **of_app):
+    actor = Actor("worker", spending=spending)
+    actor.expect("thing", strategy, on=manual(), budget=budget or Budget(), synthesizer=synthesizer)
+    app = App(actors=[actor], gatherers={"facts": delivered}, **of_app)
+    return [(each.found, each.instead) for each in unlimited_answers(app)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "found"),
+    [
+        (runs_unlimited, {}, []),
+        (runs_unlimited, {"budget": Budget(usd=1)}, [OF_AGENT]),
+        (runs_unlimited, {"spending": DAILY}, [OF_AGENT]),
+        (synthesizes, {"synthesizer": clever}, []),
+        (synthesizes, {"synthesizer": clever, "spending": DAILY}, [OF_MODEL]),
+        (synthesizes, {"synthesizer": brief, "spending": DAILY}, []),
+        (synthesizes, {"synthesizer": delivered, "spending": DAILY}, []),
+        (Synthesizes(), {"synthesizer": clever, "spending": DAILY}, [OF_MODEL]),
+        (TEMPLATE, {"synthesizer": clever}, []),
+        (TEMPLATE, {"synthesizer": clever, "spending": DAILY}, [OF_MODEL]),
+    ],
+)
+def test_answers_of_any_length_are_listed_where_dollars_are_limited(strategy, options, found):
+    assert unlimited_in(strategy, **options) == found
+
+
+def test_a_strategy_that_definitions_may_name_is_held_to_the_limits_of_the_app():
+    app = App(strategies={"asks": runs_unlimited}, spending=DAILY)
+    assert [(each.found, each.instead) for each in unlimited_answers(app)] == [OF_AGENT]
+    assert unlimited_answers(App(strategies={"asks": runs_unlimited})) == {}
+
+
+def test_the_agent_of_a_template_is_named_by_its_expectation():
+    config = {"prompt": "What is it?", "agent": {"model": "test", "instructions": "Find out."}}
+    actor = Actor("worker", spending=DAILY)
+    actor.expect("thing", agentic_task(config, tools={}), on=manual())
+    (found,) = unlimited_answers(App(actors=[actor], unpriced="zero"))
+    assert (found.place, found.found) == ("worker.thing", "agent 'test'")
+    assert found.instead == f"{LIMIT}: agent: model_settings: max_tokens"
 
 
 def test_an_agent_that_only_a_call_can_know_is_not_looked_for_elsewhere():
