@@ -277,7 +277,7 @@ def _unordered(tree: ast.AST, function: FunctionType) -> Iterator[ast.AST]:
     """Yield the expressions that are sets, and the names that are always assigned one."""
     sets = {node for node in ast.walk(tree) if _is_set(node, function)}
     # guard: check-knows-assigned-sets
-    names = {name for name, values in _assigned(tree).items() if sets.issuperset(values)}
+    names = {name for name, values in assigned_in(tree).items() if sets.issuperset(values)}
     yield from sets
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names)
 
@@ -305,7 +305,7 @@ def _forgotten(tree: ast.AST, ctx: tuple[str, ...]) -> dict[ast.AST, str]:
     alone = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
     found: dict[ast.AST, str] = {each: _method(each, ctx) for each in [*tested, *alone]}
     tested_names = {each for each in tested if isinstance(each, ast.Name)}
-    for name, values in _assigned(tree).items():
+    for name, values in assigned_in(tree).items():
         methods = {value: _method(value, ctx) for value in values}
         if not all(methods.values()):
             continue
@@ -364,7 +364,7 @@ def _parts(test: ast.expr) -> Iterator[ast.expr]:
             yield test
 
 
-def _assigned(tree: ast.AST) -> dict[str, list[ast.AST]]:
+def assigned_in(tree: ast.AST) -> dict[str, list[ast.AST]]:
     """Return each name → what is assigned to it, something unknown included."""
     plain: dict[ast.AST, ast.AST] = {}
     for node in ast.walk(tree):
