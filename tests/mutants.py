@@ -5414,6 +5414,7 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         NAMES,
     ),
+    Mutant("unkept-messages-told", "names: a conversation is kept where it is read", never, NAMES),
     Mutant("provider-is-named", "names: a model is named with its provider", never, NAMES),
     Mutant(
         "side-effects-without-overlap",

@@ -33,6 +33,7 @@ from engine.functions.source import (
     FunctionSource,
     SourceProblem,
     StrategyPlace,
+    assigned_in,
     first_argument,
     first_places,
     functions_of,
@@ -188,6 +189,8 @@ def _unknown(
             yield _told("output", adapter, sorted(app.outputs))
     elif method == "agent":
         yield from _unknown_of_agent(app, actor, source, call, ctx)
+        if read := _unkept(source, call, ctx):  # guard: unkept-messages-told
+            yield f"{read}.messages", "ctx.agent(…, keep_messages=True)"
     elif method == "episode":
         yield from _unknown_child(app, call)
     elif method == "call" or called is tool_call:
@@ -210,6 +213,34 @@ def _unknown_of_agent(
     model = _text(_keyword(call, "model")) or agent.model
     if model and (problem := problem_of_provider(model)):  # guard: agents-provider-exists
         yield f"model {model!r}", problem
+
+
+def _unkept(source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]) -> str:
+    """Return what a conversation is read of that a run of an agent has not kept; empty: none is."""
+
+    def lacks(made: ast.AST) -> bool:
+        match made:
+            case ast.Await(value=ast.Call(func=func, keywords=given)):
+                # None: what is spread may have it.
+                is_said = any(each.arg in {"keep_messages", None} for each in given)
+                return _method(func, ctx) == "agent" and not is_said
+            case _:
+                return False
+
+    assigned = assigned_in(source.tree)
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Attribute(value=ast.Await(value=made) as value, attr="messages"):
+                if made is call and lacks(value):
+                    return "ctx.agent(…)"
+            case ast.Attribute(value=ast.Name(id=name), attr="messages"):
+                values = assigned.get(name, [])
+                is_of_call = any(isinstance(e, ast.Await) and e.value is call for e in values)
+                if is_of_call and all(map(lacks, values)):
+                    return name
+            case _:
+                pass
+    return ""
 
 
 def _unknown_child(app: App, call: ast.Call) -> Iterator[_Unknown]:

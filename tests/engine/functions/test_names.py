@@ -294,6 +294,20 @@ async def runs_previewing(ctx, trigger):
     await ctx.agent(previewing, "why?")
 
 
+async def runs_without_keeping(ctx, trigger):
+    first = await ctx.agent(fitting, "why?")
+    await ctx.agent(fitting, "and?", message_history=first.messages)
+    await ctx.agent(fitting, "so?", message_history=(await ctx.agent(fitting, "so?")).messages)
+
+
+async def runs_and_keeps(ctx, trigger):
+    first = await ctx.agent(fitting, "why?", keep_messages=True)
+    again = await ctx.agent(fitting, "and?", message_history=first.messages, keep_messages=True)
+    other = await ctx.agent(fitting, "or?", **trigger.payload)
+    once = await ctx.agent(fitting, "once?", message_history=[*again.messages, *other.messages])
+    return once.output
+
+
 async def runs_another_model(ctx, trigger):
     await ctx.agent(fitting, "why?", model="openia:gpt-5")
 
@@ -310,6 +324,11 @@ AGENTS = {
         ("model 'gpt-5'", "write provider:model, such as openai:gpt-5"),
         ("model 'clever'", "write provider:model, such as openai:gpt-5"),
     ],
+    runs_without_keeping: [
+        ("first.messages", "ctx.agent(…, keep_messages=True)"),
+        ("ctx.agent(…).messages", "ctx.agent(…, keep_messages=True)"),
+    ],
+    runs_and_keeps: [],
     runs_planning: [
         ("tool of agent 'planning' 'disk.removed'", TOOLS),
         ("tool 'disk.none'", TOOLS),
