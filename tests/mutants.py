@@ -9910,6 +9910,12 @@ TABLE: Final[Sequence[Mutant]] = (
         OLD_AGENTS,
     ),
     Mutant(
+        "nested-keys-of-today",
+        "old agents: keys within other settings are those of today",
+        dropped,
+        "tests/engine/agents/test_old_agents.py",
+    ),
+    Mutant(
         "other-output-parks",
         "old agents: another type of output is told, and parks the episode",
         never,

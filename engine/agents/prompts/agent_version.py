@@ -69,6 +69,18 @@ def without_keys(settings: JsonObject) -> JsonObject:
     return kept
 
 
+def with_keys(was: JsonObject, today: JsonObject) -> JsonObject:
+    """Return the settings that were kept, with what is not kept of those of today."""
+    made = dict(was)
+    for name, value in today.items():
+        before = was.get(name)
+        if not is_kept(name, value):
+            made.setdefault(name, value)
+        elif isinstance(before, dict) and isinstance(value, dict):
+            made[name] = with_keys(before, value)  # guard: nested-keys-of-today
+    return made
+
+
 def _is_json(value: object) -> bool:
     match value:
         case dict():

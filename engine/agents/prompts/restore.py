@@ -13,7 +13,13 @@ from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameter
 from pydantic_ai.settings import ModelSettings
 
 from engine.agents.digests import PromptDigests, digest, jsonable
-from engine.agents.prompts.agent_version import ASPECTS, AgentVersion, is_kept, joined, without_keys
+from engine.agents.prompts.agent_version import (
+    ASPECTS,
+    AgentVersion,
+    joined,
+    with_keys,
+    without_keys,
+)
 from streams.json import JsonObject
 
 TOOLS: Final = ("function_tools", "native_tools", "output_tools")
@@ -113,9 +119,7 @@ def as_it_was(
         parameters = replace(parameters, instruction_parts=was.instruction_parts or [])
     settings = asked.model_settings
     if "settings" in changed:  # guard: old-settings-asked
-        today = dict(settings or {})
-        kept = {name: each for name, each in today.items() if not is_kept(name, each)}
-        settings = cast("ModelSettings", {**kept, **version.settings})
+        settings = cast("ModelSettings", with_keys(version.settings, dict(settings or {})))
     asked = replace(asked, model_request_parameters=parameters, model_settings=settings)
     if model is None or "model" not in changed:
         return asked
