@@ -10366,6 +10366,12 @@ TABLE: Final[Sequence[Mutant]] = (
         PLANS,
     ),
     Mutant(
+        "unseen-latest-alone",
+        "approvals: nobody approves unseen the last of several",
+        never,
+        "tests/vigil/test_approving.py",
+    ),
+    Mutant(
         "unfit-change-calls-nothing",
         "agents: a change that fits no tool calls none of what was decided on",
         never,

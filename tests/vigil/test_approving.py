@@ -358,6 +358,32 @@ def test_an_approved_plan_is_gone_on_with(connected):
         assert ended(connected, id_) == ("done", "approved by ann")
 
 
+def test_the_episode_that_asked_last_is_decided_on_by_latest(connected):
+    with serving(connected):
+        line = one_line(decide(connected, "approve", "--latest", "--yes"), code=1)
+        assert "no episode asks for approval" in line
+        older = blocked(connected, "shrink", '{"table": "t1"}')
+        newer = blocked(connected, "shrink", '{"table": "t2"}')
+        line = one_line(decide(connected, "approve", "--latest", "--yes", "--by", "ann"), code=2)
+        assert "several episodes ask, and --yes shows no plan; give an id" in line
+        shown = decide(connected, "deny", "--latest", "--by", "ann")
+        assert '"drop": "t2"' in shown.stderr
+        hash_ = connected.ask("episodes", "show", newer)["waits_for"]["plan_hash"]
+        done = decide(connected, "deny", "--latest", "--hash", hash_, "--by", "bob")
+        assert done.stdout == f"{newer}: denied by bob\n"
+        ended(connected, newer)
+        done = decide(connected, "approve", "--latest", "--yes", "--by", "ann")
+        assert done.stdout == f"{older}: approved by ann\n"
+
+
+@pytest.mark.parametrize("verdict", [each.value for each in Verdict])
+def test_a_decision_is_about_an_id_or_the_latest(standing, verdict):
+    line = one_line(decide(standing, verdict, "--yes"), code=2)
+    assert "which episode? give its id, or --latest" in line
+    line = one_line(decide(standing, verdict, ID, "--latest", "--yes"), code=2)
+    assert "give an id, or --latest, not both" in line
+
+
 def test_a_denied_plan_is_told_to_the_strategy(connected):
     with serving(connected):
         id_ = blocked(connected, "shrink", '{"table": "t1"}')

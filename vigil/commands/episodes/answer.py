@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 from typer import Argument, Option
 
 from vigil import options
 from vigil.client.client import Client
-from vigil.commands.call import call
+from vigil.commands.call import call, named
+from vigil.errors import Mistake, NotFound
 from vigil.printing.output import report
 
 if TYPE_CHECKING:
     from engine.operations.decide_request import ApprovalTarget
     from vigil.asking.requests import CommandOutcome
+
+APPROVAL: Final = "approval"
+"""The kind of what waits in the inbox that these commands decide on."""
+
+IsLatestAsked: TypeAlias = Annotated[
+    bool, Option("--latest", help="Instead of an id: the episode that asked last.")
+]
 
 app = typer.Typer()
 
@@ -25,7 +33,8 @@ app = typer.Typer()
 def approve(
     ctx: typer.Context,
     *,
-    episode_id: options.EpisodeId,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: IsLatestAsked = False,
     changes: options.Changes = None,
     hash_: options.Hash = None,
     is_sure: options.IsSure = False,
@@ -39,14 +48,16 @@ def approve(
 
     wait_s = timeout_s if is_waiting else None
     choice = Choice("approve", hash_, is_sure, by, reason, wait_s)
-    decide(ctx, choice.with_changes(changes), partial(_target, text=episode_id))
+    target_of = partial(_target, text=episode_id, is_latest=is_latest, is_sure=is_sure)
+    decide(ctx, choice.with_changes(changes), target_of)
 
 
 @app.command()
 def deny(
     ctx: typer.Context,
     *,
-    episode_id: options.EpisodeId,
+    episode_id: options.EpisodeIdOrLatest = None,
+    is_latest: IsLatestAsked = False,
     hash_: options.Hash = None,
     is_sure: options.IsSure = False,
     reason: options.Reason = "",
@@ -58,7 +69,8 @@ def deny(
     from vigil.commands.choice import Choice, decide
 
     choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide(ctx, choice, partial(_target, text=episode_id))
+    target_of = partial(_target, text=episode_id, is_latest=is_latest, is_sure=is_sure)
+    decide(ctx, choice, target_of)
 
 
 @app.command()
@@ -89,7 +101,16 @@ def resolve(
     report(call(ctx, resolved, by=by))
 
 
-async def _target(client: Client, text: str) -> ApprovalTarget:
+async def _target(
+    client: Client, text: str | None, *, is_latest: bool, is_sure: bool
+) -> ApprovalTarget:
     from vigil.ports import ApprovalTarget
 
-    return ApprovalTarget("episode", str(await client.episodes.find(text)))
+    if not is_latest or text is not None:
+        return ApprovalTarget("episode", str(await named(client, text, is_latest=is_latest)))
+    asking = await client.inbox(kind=APPROVAL, reverse=True, limit=2)
+    if not asking.rows:
+        raise NotFound(f"no episode asks for approval; {asking.why_none}".removesuffix("; "))
+    if is_sure and len(asking.rows) > 1:  # guard: unseen-latest-alone
+        raise Mistake("several episodes ask, and --yes shows no plan; give an id, or leave it out")
+    return ApprovalTarget("episode", str(asking.rows[0]["id"]))
