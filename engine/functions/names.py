@@ -141,9 +141,11 @@ def unlimited_answers(app: App) -> dict[SourceProblem, StrategyPlace]:
 
 
 def _unlimited_answers(app: App, actor: Actor, strategy: object) -> Iterator[SourceProblem]:
-    of_all = bool(app.spending or actor.spending)
+    of_all, of_steps = bool(app.spending or actor.spending), _steps_within_budgets(app)
     declared = [each for each in actor.expectations.values() if each.strategy is strategy]
-    limited = [each for each in declared if of_all or each.budget.usd]
+    limited = [
+        each for each in declared if of_all or each.budget.usd or (actor.id, each.name) in of_steps
+    ]
     is_limited = bool(limited) or (of_all and not declared)  # Definitions may name it.
     if not is_limited:  # guard: told-where-dollars-limited
         return
@@ -167,6 +169,14 @@ def _unlimited_answers(app: App, actor: Actor, strategy: object) -> Iterator[Sou
         )
         if is_asked and models:  # guard: unlimited-synthesizer-told
             yield source.problem(call, found=f"{models[0]!r}", instead=_LIMITED_MODEL)
+
+
+def _steps_within_budgets(app: App) -> set[tuple[str, str]]:
+    """Return the actors and expectations that workflows with a budget in dollars run."""
+    limited = (each for each in app.workflows.values() if each.budget_usd)
+    steps = [step for each in limited for step in each.steps.values()]
+    undone = (step.compensate for step in steps if step.compensate is not None)
+    return {(step.actor, step.expectation) for step in steps} | {*undone}
 
 
 def _unknown(

@@ -23,6 +23,7 @@ from vigil import (
     ConvergeResult,
     Model,
     Strategy,
+    Workflow,
     event,
     manual,
     propose_output,
@@ -425,6 +426,28 @@ def test_a_strategy_that_definitions_may_name_is_held_to_the_limits_of_the_app()
     app = App(strategies={"asks": runs_unlimited}, spending=DAILY)
     assert [(each.found, each.instead) for each in unlimited_answers(app)] == [OF_AGENT]
     assert unlimited_answers(App(strategies={"asks": runs_unlimited})) == {}
+
+
+@pytest.mark.parametrize(
+    ("budget_usd", "step", "found"),
+    [
+        (0, {}, []),
+        (5, {}, [OF_AGENT]),
+        (5, {"compensate": ("worker", "thing")}, [OF_AGENT]),
+    ],
+)
+def test_the_budget_of_a_workflow_limits_what_its_steps_run(budget_usd, step, found):
+    flow = Workflow("review", budget_usd=budget_usd)
+    flow.step("look", *(("worker", "other") if step else ("worker", "thing")), **step)
+    actor = Actor("worker")
+    actor.expect("thing", runs_unlimited, on=manual())
+    actor.expect("other", delivered_nothing, on=manual())
+    app = App(actors=[actor], workflows=[flow])
+    assert [(each.found, each.instead) for each in unlimited_answers(app)] == found
+
+
+async def delivered_nothing(ctx, trigger):
+    return ConvergeResult()
 
 
 def test_the_agent_of_a_template_is_named_by_its_expectation():
