@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.app.actions import RequestApproval
 from engine.app.actor import Actor, Expectation
 from engine.app.checks import Breaker
 from engine.app.dedupe import ByPayload, ByValue
@@ -246,6 +247,16 @@ def event_in(trigger: str) -> str | None:
     return trigger.removeprefix(_EVENT) if trigger.startswith(_EVENT) else None
 
 
+def _question(asking: RequestApproval) -> Iterable[tuple[str, Any]]:
+    """Yield what people are asked once a budget is used up, as definitions have it."""
+    yield "grant", asking.plan or "as much again"
+    if asking.approvers:
+        yield "approvers", list(asking.approvers)
+    for name in ("summary", "expires_s", "remind_every_s"):
+        if value := getattr(asking, name):
+            yield name, value
+
+
 def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
     """Yield the options that are not the defaults, and that a text can show."""
     for name, default in _DEFAULTS:
@@ -254,6 +265,8 @@ def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
             continue
         if isinstance(value, str | int | float):
             yield name, value
+        elif isinstance(value, RequestApproval):
+            yield name, dict(_question(value))
         elif isinstance(value, _SHOWN) or _are_texts(value):
             yield name, msgspec.to_builtins(value)
 

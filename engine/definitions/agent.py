@@ -1,8 +1,8 @@
 """`AgentDefinition`: an actor with its expectations and triggers as data, and how it is made. Pure.
 
 It has every option of `Actor` and `Actor.expect`, by the same names, except those that take
-functions: `tools` and `synthesizer` come from the app; `enrich`, `on_exhausted` and `state_schema`
-need code.
+functions: `tools` and `synthesizer` come from the app; `enrich` and `state_schema` need code, and
+so does an `on_exhausted` that makes a result.
 Templates, strategies and gatherers are named and must be registered in the app; nothing is
 imported. A trigger is one object:
 
@@ -28,6 +28,7 @@ from pydantic import Field, create_model, field_validator, model_validator
 
 from engine.agents.model import Model
 from engine.agents.unit import LIMIT_THE_ANSWER, LIMITED_MODEL
+from engine.app.actions import RequestApproval, approval
 from engine.app.actor import (
     QUEUE_MAX,
     STACKS_MAX,
@@ -44,10 +45,10 @@ from engine.app.findings import Escalation, escalate
 from engine.app.strategy import TOOLS, Needs, takes_tools
 from engine.app.tools import OF_THE_ENGINE, check_name, overrides_of
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
-from engine.errors import BadDefinition, DeclarationError
+from engine.errors import BadDefinition, DeclarationError, InvalidAction
 from engine.spending.prices import Prices
 from engine.templates import BUILT_IN
-from engine.validation import Listed, Strict, parsed, wrong
+from engine.validation import Listed, Strict, parsed, shown, wrong
 from streams.errors import BadName
 from streams.json import JsonObject, exact
 from streams.model.foreign_streams import FeedStart
@@ -81,10 +82,10 @@ STEPS_MAX: Final = 3
 """Most escalations of one class: each is worse, and there are four severities."""
 
 
-CODE_ONLY: Final = frozenset({"state_schema", "synthesizer", "enrich", "on_exhausted"})
+CODE_ONLY: Final = frozenset({"state_schema", "synthesizer", "enrich"})
 """Options that take functions, and are no data."""
 
-_SPELLED: Final = frozenset({"on", "dedupe", "dry_run", "escalation"})
+_SPELLED: Final = frozenset({"on", "dedupe", "dry_run", "escalation", "on_exhausted"})
 """Options that are written in another way than in code: `ExpectationDefinition` says how."""
 
 
@@ -279,6 +280,35 @@ class EscalationDefinition(Coded):
         return escalate(after=self.after, to=self.to)  # type: ignore[arg-type] # It looks for itself.
 
 
+class QuestionDefinition(Coded):
+    """What people are asked once a budget is used up: the arguments of `approval`."""
+
+    grant: dict[str, Any] = Field(default_factory=dict)
+    """Limit → how much more, such as `{usd: "1.00"}`; by default as much again."""
+    summary: str = ""
+    approvers: Listed[str] | None = None
+    expires_s: float | None = None
+    remind_every_s: float | None = None
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> QuestionDefinition:
+        try:
+            self.made()
+        except InvalidAction as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def made(self) -> RequestApproval:
+        """Return the question."""
+        return approval(
+            self.grant,
+            summary=self.summary,
+            approvers=self.approvers,
+            expires_s=self.expires_s,
+            remind_every_s=self.remind_every_s,
+        )
+
+
 class StructDefinition(Coded):
     """An option that is a struct in code: an object with the same fields."""
 
@@ -348,6 +378,8 @@ class ExpectationDefinition(_PlainOptions):  # type: ignore[misc] # It is made a
     """One trigger or a list of them."""
     dedupe: DedupeDefinition = DedupeDefinition()
     dry_run: OverridesDefinition | None = None
+    on_exhausted: QuestionDefinition | None = None
+    """`ask`, or what people are asked. A function, which makes a result, is for code."""
     escalation: dict[str, Listed[EscalationDefinition]] = Field(
         default_factory=dict, max_length=CLASSES_MAX
     )
@@ -356,6 +388,17 @@ class ExpectationDefinition(_PlainOptions):  # type: ignore[misc] # It is made a
     @classmethod
     def _is_listed(cls, on: object) -> object:
         return [on] if isinstance(on, dict) else on
+
+    @field_validator("on_exhausted", mode="before")
+    @classmethod
+    def _asks(cls, on_exhausted: object) -> object:
+        if on_exhausted is None or isinstance(on_exhausted, dict):
+            return on_exhausted
+        if on_exhausted == "ask":
+            return {}
+        raise ValueError(
+            f"write ask, or an object such as {{grant: {{usd: 1}}}}, not {shown(on_exhausted)}"
+        )
 
     @field_validator("escalation")
     @classmethod

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
+from engine.app.actions import approval
 from engine.app.actor import Actor
 from engine.app.checks import Breaker
 from engine.app.dedupe import by_value
@@ -121,6 +122,22 @@ def test_of_the_options_those_are_said_that_were_chosen_and_are_no_code():
     assert said.options["dedupe"]["path"] == "host"
     assert said.options["escalation"] == {"disk": ({"after_s": 7200, "to": "critical"},)}
     assert said.options["breaker"]["threshold"] == 3
+
+
+@pytest.mark.parametrize(
+    ("on_exhausted", "said"),
+    [
+        ("ask", {"grant": "as much again"}),
+        (
+            approval({"usd": "0.50"}, approvers=["ann"], expires_s=60),
+            {"grant": {"usd": "0.50"}, "approvers": ["ann"], "expires_s": 60.0},
+        ),
+    ],
+)
+def test_what_people_are_asked_once_a_budget_is_used_up_is_said(on_exhausted, said):
+    actor = Actor("a")
+    actor.expect("x", Watch, on=event("a.b"), on_exhausted=on_exhausted)
+    assert actor_info(actor, BOTH).expectations["x"].options == {"on_exhausted": said}
 
 
 def test_of_an_expectation_as_by_default_no_option_is_said():

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from engine.app.actions import approval
 from engine.app.actor import Actor, Expectation
 from engine.app.app import App
 from engine.app.checks import Breaker
@@ -138,6 +139,11 @@ OF_EXPECTATIONS = {  # option: (as data, as code, what must be said besides)
         ServiceLevel(start_s=5, end_s=60, success=0.9, window=20),
         {},
     ),
+    "on_exhausted": (
+        {"grant": {"usd": "0.50"}, "approvers": ["ann"], "expires_s": 60, "summary": "More?"},
+        approval({"usd": "0.50"}, approvers=["ann"], expires_s=60, summary="More?"),
+        {},
+    ),
     "durability": ("strict", "strict", {}),
     "log_strategy": ("timeline", "timeline", {}),
     "loop_detection": (False, False, {}),
@@ -199,6 +205,25 @@ def test_an_option_of_an_expectation_means_what_it_means_in_code(option):
     made = to_actor(defined(**{**besides, option: data}), app())
     assert made == declared(**{**besides, option: code})
     assert made != to_actor(defined(**besides), app())
+
+
+def test_people_are_asked_by_a_word_as_in_code():
+    asks = to_actor(defined(on_exhausted="ask"), app())
+    assert asks == declared(on_exhausted="ask") == to_actor(defined(on_exhausted={}), app())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("nobody", r"on_exhausted: write ask, or an object"),
+        ({"grants": 1}, r"on_exhausted\.grants: there is no such field"),
+        ({"expires_s": -1}, r"on_exhausted: expires_s: -1"),
+        ({"grant": {"usd": "lots"}}, r"on_exhausted: plan: .* is no sum of dollars"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused(wrong, why):
+    with pytest.raises(BadDefinition, match=why):
+        to_actor(defined(on_exhausted=wrong), app())
 
 
 def test_sums_of_dollars_are_written_as_numbers_or_as_text():
