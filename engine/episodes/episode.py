@@ -43,13 +43,17 @@ from streams.model.events import (
 )
 from streams.model.findings import FindingIntent, FindingOutcome
 from streams.model.money import NO_USD, dollars
-from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
+from streams.model.outputs import (
+    ALL_OUTPUTS_FAILED,
+    FAILURES,
+    SETTLED,
+    SUCCESSES,
+    OutputOutcome,
+    OutputResult,
+)
 from streams.model.triggers import NOTHING_GRANTED, Budget, Grant, LogStrategy
 from streams.model.waits import Approval, Wait
 from streams.ports.log import Recorded
-
-ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
-"""Error class of an episode all of whose outputs failed."""
 
 CLASSES_TOLD_MAX: Final = 5
 """Most error classes that the detail of its end lists."""

@@ -21,6 +21,9 @@ DUPLICATE: Final = "duplicate"
 
 DRY_RUN: Final = "dry_run"
 
+ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
+"""Error class of an episode all of whose outputs failed."""
+
 
 class OutputStatus(StrEnum):
     """An output's state."""

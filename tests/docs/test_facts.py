@@ -18,7 +18,6 @@ from engine.app.dedupe import WINDOWS
 from engine.app.tools import ERROR_CLASSES
 from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes import events as episode_events
-from engine.episodes.episode import ALL_OUTPUTS_FAILED
 from engine.episodes.overlap.hold import OVERLAP
 from engine.episodes.settle import NOT_HAPPENED
 from engine.findings import events as finding_events
@@ -27,6 +26,7 @@ from engine.triggers.evaluate import DEDUPE_FAILED
 from engine.waits import answer as answers
 from engine.waits import wait as waits
 from engine.workflows.instance import NOT_STARTED
+from streams.model.outputs import ALL_OUTPUTS_FAILED
 from streams.public_events import PUBLIC_EVENTS
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
