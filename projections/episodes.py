@@ -310,6 +310,9 @@ class EpisodeProgress(Row, kw_only=True):
     """Set whenever `status` is: None then says that nothing blocks it."""
     node: str | None = None
     attempts: int | None = None
+    takeovers_added: int = 0
+    is_takeover_if_running: bool = False
+    """Whether the first of these starts takes over an episode whose row says that it runs."""
     started_at: datetime | None = None
     """Kept from the first start."""
     finished_at: datetime | None = None
@@ -581,6 +584,10 @@ def _enter(advance: EpisodeProgress, status: str, *, blocked_by: str | None = No
 
 
 def _start(advance: EpisodeProgress, event: EpisodeStarted, *, at: datetime) -> None:
+    if advance.status is None:
+        advance.is_takeover_if_running = True
+    elif advance.status == "running":
+        advance.takeovers_added += 1
     _enter(advance, "running")
     advance.node = event.node
     advance.first_node = event.node if event.attempt == 1 else advance.first_node

@@ -89,6 +89,7 @@ class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):
     is_request: bool
     start_by: datetime | None
     first_node: str | None
+    takeovers: int
     forked_at_step: int | None
     forked_by: str | None
     forked_reason: str | None

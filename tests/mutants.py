@@ -4351,6 +4351,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/contracts/test_timers.py",
     ),
     Mutant(
+        "takeover-of-running-row",
+        "a start after a wait is no takeover",
+        instead("episode.status = 'running'", "true"),
+        "tests/projections/test_rows.py",
+    ),
+    Mutant(
         "followed-status-of-block",
         "what blocks an episode goes with its status",
         instead("WHEN advance.status IS NULL THEN", "WHEN advance.blocked_by IS NULL THEN"),

@@ -10,6 +10,9 @@ UPDATE episodes AS episode SET
     END,
     node = coalesce(advance.node, episode.node),
     attempts = coalesce(advance.attempts, episode.attempts),
+    takeovers = episode.takeovers + coalesce(advance.takeovers_added, 0)
+        -- guard: takeover-of-running-row
+        + (coalesce(advance.is_takeover_if_running, false) AND episode.status = 'running')::int,
     started_at = coalesce(episode.started_at, advance.started_at),
     finished_at = coalesce(advance.finished_at, episode.finished_at),
     turns_used = coalesce(advance.turns_used, episode.turns_used)
@@ -36,7 +39,7 @@ UPDATE episodes AS episode SET
     agent = coalesce(advance.agent, episode.agent)
 FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
-    attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
+    attempts bigint, takeovers_added bigint, is_takeover_if_running boolean, started_at timestamptz, finished_at timestamptz, turns_used bigint,
     turns_added bigint, tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
     summary text, error_class text, error_detail text, outputs jsonb, metadata jsonb, model text,
     wall_used_ms bigint, first_node text, level_outcome text,

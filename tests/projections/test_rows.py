@@ -232,6 +232,24 @@ async def test_every_start_is_kept_with_its_node(pool, stack):
     assert (row["attempt"], row["node"], row["is_fresh"]) == (2, "n2", True)
 
 
+async def test_a_start_is_a_takeover_only_of_an_episode_that_runs(pool, stack):
+    await live(pool, stack, lives.opened(), lives.started())
+    await live(pool, stack, lives.blocked(1), lives.resolved(1))
+    await live(pool, stack, lives.started(2), EpisodeLeft(node="n1"), lives.started(3))
+    await live(pool, stack, lives.started(4))
+    await live(pool, stack, lives.recorded(1), lives.started(5))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["attempts"], row["takeovers"]) == (5, 2)
+
+
+async def test_takeovers_are_counted_the_same_in_one_transaction(pool, stack):
+    begun = (lives.opened(), lives.started(), lives.started(2))
+    waited = (lives.blocked(1), lives.resolved(1), lives.started(3), lives.started(4))
+    await live(pool, stack, *begun, *waited)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["attempts"], row["takeovers"]) == (4, 2)
+
+
 async def test_an_episode_that_says_nothing_of_it_is_meant_and_wanted_here(pool, stack):
     await live(pool, stack, lives.opened())
     row = await only_row(pool, "episodes", stack=stack)

@@ -30,7 +30,9 @@ BATCH_MAX: Final = 20
 LOOK_S: Final = 3.0
 POSTGRES_S_MAX: Final = 0.5
 
-_COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0, "wall_used_ms": 0}
+_COUNTS: Final = {
+    "attempts": 0, "takeovers": 0, "turns_used": 0, "tokens_used": 0, "wall_used_ms": 0,
+}  # fmt: skip
 """What an episode's row starts from where its opening says nothing."""
 
 _LATER: Final = (
@@ -176,11 +178,13 @@ def _said(row: dict[str, Any]) -> dict[str, Any]:
 
 def _advanced(row: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     turns, tokens = said.pop("turns_added"), said.pop("tokens_added")
+    takeovers, if_running = said.pop("takeovers_added"), said.pop("is_takeover_if_running")
     kept = {name: row[name] for name in _FIRST if row.get(name)}
     advanced = {**row, **said, **kept}
     advanced["metadata"] = {**(row.get("metadata") or {}), **(said.get("metadata") or {})} or None
     advanced["turns_used"] += turns
     advanced["tokens_used"] += tokens
+    advanced["takeovers"] += takeovers + (if_running and row["status"] == "running")
     return advanced
 
 

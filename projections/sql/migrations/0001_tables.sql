@@ -29,6 +29,7 @@ CREATE TABLE episodes (
     )),
     node text,
     attempts bigint NOT NULL DEFAULT 0,
+    takeovers bigint NOT NULL DEFAULT 0,
     started_at timestamptz,
     finished_at timestamptz,
     turns_used bigint NOT NULL DEFAULT 0,
@@ -100,7 +101,10 @@ COMMENT ON COLUMN episodes.queued_at IS 'When it was opened.';
 COMMENT ON COLUMN episodes.status IS
     'queued, running, blocked (it waits, and no node runs it), or how it ended: done, failed, partially_failed, canceled.';
 COMMENT ON COLUMN episodes.node IS 'The node that runs it, or ran it last.';
-COMMENT ON COLUMN episodes.attempts IS 'Starts so far: 1, and 1 more for every takeover.';
+COMMENT ON COLUMN episodes.attempts IS
+    'Starts so far: the first one, each takeover, and each one after it has waited or its node was stopped.';
+COMMENT ON COLUMN episodes.takeovers IS
+    'How often it was started while it ran: its node had crashed, or could not renew its lease.';
 COMMENT ON COLUMN episodes.started_at IS 'When it first started.';
 COMMENT ON COLUMN episodes.finished_at IS 'When it ended.';
 COMMENT ON COLUMN episodes.turns_used IS

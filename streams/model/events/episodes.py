@@ -110,7 +110,7 @@ class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
 
     node: str
     attempt: int
-    """1 for the first start, +1 for every takeover."""
+    """1 for the first start, +1 for each one after it: a takeover, after a wait, after a stop."""
     claim_revision: int = 0
     """The claim's revision in its bucket: the fencing token. 0: there was no need for a claim,
     because the same commit has the end."""

@@ -88,6 +88,7 @@ def episode(id_: UUID, status: str, **said: object) -> dict[str, Any]:
         "mode": "live",
         "subject_kind": "host",
         "attempts": 1,
+        "takeovers": 0,
         "turns_used": 0,
         "tokens_used": 0,
         "cost_usd": Decimal(0),
@@ -123,7 +124,7 @@ EPISODES: Final[Rows] = [
     episode(
         WEB_AGAIN, "failed", subject_id="web-1", queued_at=before(hours=2, minutes=7),
         started_at=before(hours=2, minutes=7), finished_at=before(hours=2, minutes=6),
-        turns_used=3, error_class="tool_unavailable", wall_used_ms=31_400, attempts=2,
+        turns_used=3, error_class="tool_unavailable", wall_used_ms=31_400, attempts=2, takeovers=1,
         error_detail="HTTPStatusError: Server error '503 Service Unavailable' for url "
         "'http://127.0.0.1:18080/health/web-1'\nFor more information check: "
         "https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/503",

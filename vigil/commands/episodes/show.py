@@ -111,7 +111,7 @@ TOLD: Final = frozenset({
     "finished_at", "turns_used", "tokens_used", "cost_usd", "wall_used_ms", "summary",
     "error_class",
     "error_detail", "outputs", "findings", "children", "waits_for", "dedupe_key",
-    "would_raise", "would_send", "attempts", "budget", "blocked_ref", "blocked_until",
+    "would_raise", "would_send", "attempts", "takeovers", "budget", "blocked_ref", "blocked_until",
     "spec_rev", "first_node", "is_request",
 })  # fmt: skip
 """The columns of an episode that the first lines tell, that have a table, or are for programs."""
@@ -330,7 +330,7 @@ def _first(row: Row, now: datetime) -> Row:
         "started": columns.moment(row["started_at"], now),
         "ended": columns.moment(row["finished_at"], now),
         "used": _used(row),
-        "restarts": max(int(str(row["attempts"])) - 1, 0) or None,
+        "takeovers": row["takeovers"] or None,
         "what to do": _after_failure(row),
     }
 
