@@ -1333,6 +1333,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_redaction.py",
     ),
     Mutant(
+        "grant-is-shown",
+        "people may see: what was granted belongs to the budget",
+        never,
+        "tests/engine/episodes/test_redaction.py",
+    ),
+    Mutant(
         "prompt-redacted",
         "people may see: a prompt is redacted",
         never,

@@ -8,7 +8,8 @@
 
 An agent, and its requests to a model, are shown as syntheses are. A replay gets every result as it
 was. What a tool redacts itself comes before. Errors are shown in any case. A result in the object
-store is shown by its size, and by its digest where all of it may be seen.
+store is shown by its size, and by its digest where all of it may be seen. What people have granted
+beyond the budget is shown under every strategy, as the budget is.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def as_shown(step: StepRecorded, strategy: LogStrategy) -> StepRecorded:
         # guard: kept-prompt-redacted
         step = replace(step, prompt=replace(step.prompt, messages=None))
     match strategy:
+        case _ if step.is_grant:  # guard: grant-is-shown
+            return step
         case LogStrategy.NONE | LogStrategy.SUMMARY_ONLY:
             # guard: quiet-strategy-hides-results
             is_hidden = step.result != NOTHING or step.stored is not None

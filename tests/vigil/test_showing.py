@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from vigil.commands.episodes.show import _asked, _budget, _what, what_to_do, would_have
+from vigil.commands.episodes.show import _asked, _budget, _used, _what, what_to_do, would_have
 
 ID = UUID(int=7)
 SINCE = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -109,3 +109,23 @@ def test_an_approval_is_told_with_its_reason_and_with_what_was_changed():
 def test_what_was_granted_belongs_to_the_budget_where_that_has_a_limit():
     budget = {"turns": 0, "tokens": 9, "usd": "0.50"}
     assert _budget({"budget": budget}, [GRANT, GRANT]) == {**budget, "usd": Decimal("1.50")}
+
+
+USED = {
+    "budget": {"turns": 3}, "turns_used": 4, "tokens_used": 0, "cost_usd": 0, "wall_used_ms": 5,
+    "error_class": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ended", "turns"),
+    [
+        ({"status": "done"}, "3 of 3 turns and its return"),
+        ({"status": "partially_failed"}, "3 of 3 turns and its return"),
+        ({"status": "failed", "error_class": "all_outputs_failed"}, "3 of 3 turns and its return"),
+        ({"status": "failed", "error_class": "crash"}, "4 of 3 turns"),
+        ({"status": "done", "budget": {}}, "4 turns"),
+    ],
+)
+def test_the_return_counts_as_a_turn_for_which_a_budget_needs_no_room(ended, turns):
+    assert _used({**USED, **ended}) == f"{turns}, 5ms of running"

@@ -9,6 +9,7 @@ from engine.episodes import episode as episodes
 from engine.episodes.redaction import REDACTED, as_shown, cut, in_short, without_prompts
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import (
+    GRANTED,
     EpisodeStarted,
     KeptJson,
     KeptPrompt,
@@ -56,6 +57,12 @@ def test_what_a_model_was_asked_is_kept_under_full_debug_alone(strategy):
     asked = step(StepKind.MODEL_REQUEST, prompt=KeptPrompt(agent=agent, messages=messages))
     assert as_shown(asked, strategy).prompt == KeptPrompt(agent=agent)
     assert as_shown(asked, LogStrategy.FULL_DEBUG).prompt == asked.prompt
+
+
+@pytest.mark.parametrize("strategy", QUIET)
+def test_what_people_have_granted_is_shown_as_the_budget_is(strategy):
+    grant = step(StepKind.APPROVAL, result={"plan": {"turns": 3}}, path=f"{GRANTED}4")
+    assert seen(as_shown(grant, strategy))[1] == {"plan": {"turns": 3}}
 
 
 @pytest.mark.parametrize("strategy", QUIET)

@@ -15,6 +15,7 @@ from typer import Option
 from streams.clock import SystemClock
 from streams.model.events import GRANT_TOOL, BlockReason, EndStatus, Resolution, StepKind
 from streams.model.money import dollars
+from streams.model.outputs import ALL_OUTPUTS_FAILED
 from streams.model.triggers import LogStrategy
 from vigil import options
 from vigil.client.client import Client
@@ -357,12 +358,19 @@ def _fork(row: Row) -> str | None:
     return f"of {row['forked_from']} at step {row['forked_at_step']}{by}{why}"
 
 
+def _has_returned(row: Row) -> bool:
+    """Return whether the turns of an episode have its return, for which a budget needs no room."""
+    is_undelivered = row["error_class"] == ALL_OUTPUTS_FAILED
+    return row["status"] in (EndStatus.DONE, EndStatus.PARTIALLY_FAILED) or is_undelivered
+
+
 def _used(row: Row) -> str:
     turns, tokens = int(str(row["turns_used"])), int(str(row["tokens_used"]))
     budget = _object(row["budget"])
     turns_max, tokens_max = budget.get("turns", 0), budget.get("tokens", 0)
-    of_turns = f"{turns:,}{f' of {turns_max:,}' if turns_max else ''} turn"
-    plural = "" if (turns_max or turns) == 1 else "s"
+    returned = turns_max and _has_returned(row)
+    of_turns = f"{turns - bool(returned):,}{f' of {turns_max:,}' if turns_max else ''} turn"
+    plural = f"{'' if (turns_max or turns) == 1 else 's'}{' and its return' if returned else ''}"
     of_tokens = f", {tokens:,}{f' of {tokens_max:,}' if tokens_max else ''} tokens"
     usd, usd_max = (Decimal(str(each or 0)) for each in (row["cost_usd"], budget.get("usd")))
     of_usd = f", {dollars(usd)}{f' of {dollars(usd_max)}' if usd_max else ''} USD"
