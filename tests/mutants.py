@@ -8418,6 +8418,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "kit-failure-told", "the kit: a test may want that an episode fails", without("1"), CRASHING
     ),
     Mutant(
+        "kit-moment-of-each-error",
+        "tests of users: whatever fails after a crash names the moment",
+        dropped,
+        CRASHING,
+    ),
+    Mutant(
         "kit-replays-before-crashes",
         "the kit: episodes are replayed before nodes die",
         dropped,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 
 import pytest
@@ -129,6 +130,21 @@ async def test_what_a_scenario_asserts_must_hold_each_time():
 
     with pytest.raises(AssertionError, match=r"(?s)moment 2 of .*the fourth one"):
         await crash_everywhere(lambda: run(app_with(Scripted())), fails_later)
+
+
+async def test_whatever_a_scenario_raises_names_the_moment():
+    lives = []
+
+    async def finds_later(vigil):
+        lives.append(vigil)
+        await happening(vigil)
+        if len(lives) == 4:
+            with pytest.raises(KeyError):
+                vigil.episode()
+
+    with pytest.raises(pytest.fail.Exception) as failed:
+        await crash_everywhere(lambda: run(app_with(Scripted())), finds_later)
+    assert re.match(r"with a node that died at moment 2 of \d+, ", failed.value.__notes__[0])
 
 
 async def test_messages_that_come_twice_change_nothing():

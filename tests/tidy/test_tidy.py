@@ -40,6 +40,7 @@ OTHERS_CODE_RUNS = (  # Which may raise anything.
     "engine/usercode/call.py",
     "engine/workflows/steps.py",
     "vigil/serving/app.py",
+    "vigil/testing/crashes.py",
 )
 
 IN_CODE = (

@@ -95,7 +95,8 @@ async def crash_everywhere(
 
     Raises `AssertionError`: an episode fails without a crash, or is not the same each time; or with
     a crash, whose moment it names, it ends in another way, or a call that is not idempotent was
-    made twice, or one that is had another result.
+    made twice, or one that is had another result. Whatever else the scenario raises has a note that
+    names the moment.
     """
     _check_runs(run)
     wanted, moments = await _undisturbed(run, scenario, may_fail=may_fail, processes=processes)
@@ -109,6 +110,10 @@ async def crash_everywhere(
             except AssertionError as error:
                 if not (may_be_unknown and _ending(vigil).is_unknown):
                     raise _told(f"{where}, {vigil.crashed}", [str(error)], vigil) from error
+            except BaseException as error:
+                # guard: kit-moment-of-each-error
+                error.add_note("with " + ", ".join(filter(None, (where, vigil.crashed))))
+                raise
             assert vigil.crashed, f"no {where}: the scenario is not the same each time"
             _compare(f"{where}, {vigil.crashed}", wanted, vigil, may_be_unknown=may_be_unknown)
     return moments
