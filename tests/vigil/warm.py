@@ -1,37 +1,25 @@
 """The command in a process of its own that has imported everything before it begins.
 
 Imports are most of what a short command takes: 0.5 of 0.6 s. So commands are forked from one
-process that has made them all, and differ in nothing else from one that is typed: each has a
-folder, an environment and files of its own, and ends with an exit code.
+process that has made them all (`preloaded.py`), and differ in nothing else from one that is typed:
+each has a folder, an environment and files of its own, and ends with an exit code.
 """
 
 from __future__ import annotations
 
-import gc
 import io
 import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import vigil
 from streams.child import die_with
 from vigil.__main__ import main
-
-for _module in walk_packages(vigil.__path__, "vigil."):
-    import_module(_module.name)  # A command imports what it needs when it runs.
-
-# A command that collects garbage leaves alone what was imported: there is none, and a look at it
-# copies it. Such a command takes 50 ms of a processor instead of 140.
-gc.collect()
-gc.freeze()
 
 FILES: Final = {
     "stdin": os.O_RDONLY,
@@ -41,7 +29,7 @@ FILES: Final = {
 """What is to be file 0, 1 and 2 of the process, and how it is opened."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
+_context.set_forkserver_preload(["tests.vigil.preloaded"])
 
 
 def run_warm(

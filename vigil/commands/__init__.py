@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Final, NamedTuple, NoReturn, TypeAlias
 
@@ -96,8 +97,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
     """Run the command in `arguments`, and exit; expected errors are one line on stderr."""
     words = in_front(arguments)
     is_debugging = DEBUG in words or bool(os.environ.get("VIGIL_DEBUG"))
-    command = typer.main.get_command(_app(set(words) & ENTRIES.keys()))
-    use_plain_values(command)
+    command = command_for(frozenset(words).intersection(ENTRIES))
     try:
         code = command(args=words, prog_name=NAME, standalone_mode=False)
     except typer.TyperException as error:
@@ -115,7 +115,15 @@ def run(arguments: Sequence[str]) -> NoReturn:
     sys.exit(code)
 
 
-def _app(loaded: Sequence[str] | set[str] | dict[str, Listed]) -> typer.Typer:
+@cache
+def command_for(loaded: frozenset[str]) -> Callable[..., int | None]:
+    """Return the command line with commands `loaded`; a process makes it once."""
+    command = typer.main.get_command(_app(loaded))
+    use_plain_values(command)
+    return command
+
+
+def _app(loaded: Collection[str]) -> typer.Typer:
     app = typer.Typer(
         name=NAME,
         help="Operational checks that survive crashes: check, investigate, ask people, act, record"
