@@ -2,7 +2,8 @@
 
 Files are written, commands are run in a shell where `vigil` and `python` are ours, and
 programs that go on are left running, as in a terminal of their own, until the page ends.
-`vigil` with plain words needs no shell, and has its imports: `tests/vigil/warm.py` runs it.
+`vigil` and `python -m pytest` with plain words need no shell, and have their imports:
+`tests/vigil/warm.py` runs them.
 Whatever nobody has taught the reader to do fails the test: no block is passed over.
 """
 
@@ -63,8 +64,10 @@ PLACEHOLDERS: Final = ("nats://127.0.0.1:4222", "postgresql://127.0.0.1/vigil")
 SHELL: Final = frozenset({"vigil", "python", "echo", "printf", "pip"})
 """Programs that a page may use."""
 
-PLAIN: Final = re.compile(r"""vigil (?:[^'"\\$`*?~<>|&;(){}]|'[^']*'|"[^"\\$`]*")*""")
-"""A line that means the same to any shell: `vigil` with some words."""
+PLAIN: Final = re.compile(
+    r"""(?:vigil|python -m pytest) (?:[^'"\\$`*?~<>|&;(){}]|'[^']*'|"[^"\\$`]*")*"""
+)
+"""A line that means the same to any shell: a program with some words."""
 
 TARGETS: Final = re.compile(r"(?m)^([a-z-]+):.*## ")
 
@@ -222,12 +225,14 @@ class Reader:
         )
 
     def _run_warm(self, line: str) -> subprocess.CompletedProcess[bytes]:
+        program, *words = shlex.split(line.removeprefix("python -m "), comments=True)
         return run_warm(
-            shlex.split(line, comments=True)[1:],
+            words,
             folder=self.folder,
             environ=self._environ,
             stdin=b"",
             most_s=RUN_S_MAX,
+            program=program,
         )
 
     def _compare(self, block: Block) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.vigil.program import NOWHERE
+from tests.vigil.program import NOWHERE, RUN_S_MAX
 from tests.vigil.test_command_line import one_line
+from tests.vigil.warm import run_warm
 
 APP = '''
 """An agent that looks into disks."""
@@ -62,6 +61,17 @@ app = App(actors=[desk])
 OF_STACK = ("--actor", "desk", "--expectation", "has_room")
 
 
+def run_tests(vigil, folder):
+    return run_warm(
+        ("-q", "-p", "no:cacheprovider", folder),
+        folder=vigil.folder,
+        environ=vigil.environ,
+        stdin=b"",
+        most_s=RUN_S_MAX,
+        program="pytest",
+    )
+
+
 @pytest.fixture
 def prompted(tmp_path):
     """Write the app with another prompt."""
@@ -111,12 +121,9 @@ def test_the_last_episodes_of_an_actor_are_run_and_what_differs_is_told_and_expo
     assert told.returncode == 1
     assert "request 2 of triage" in told.stdout
     assert "1 of 1 episodes differs; 2 requests made; " in told.stdout
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "failing"]
     for prompt, code in (("be careful", 1), ("be brief", 0)):
         prompted(prompt)
-        tried = subprocess.run(
-            command, cwd=tmp_path, env=connected.environ, capture_output=True, check=False
-        )
+        tried = run_tests(connected, "failing")
         assert tried.returncode == code, tried.stdout.decode()
     newest = connected.ask("lab", "--app", "desk:app", "--actor", "desk", "--last", "1")
     assert [each["episode_id"] for each in newest["verdicts"]] == [episodes["web-2"]]
@@ -255,12 +262,9 @@ def test_another_definition_file_is_tried_on_its_episodes_before_it_is_applied(
     assert [classified["then"]["primary"], classified["now"]["primary"]] == ["filling", "full"]
     assert raised["now"] == "raised, full, low"
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "failing"]
     for class_, code in (("full", 1), ("filling", 0)):
         defined(class_, "next.yaml")
-        tried = subprocess.run(
-            command, cwd=tmp_path, env=connected.environ, capture_output=True, check=False
-        )
+        tried = run_tests(connected, "failing")
         assert tried.returncode == code, tried.stdout.decode()
         assert connected.run(*LAB, "failing", *wanted[2:]).returncode == code
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import pytest
+
 from streams.child import die_with
 from vigil.__main__ import main
 
@@ -27,6 +29,9 @@ FILES: Final = {
     "stderr": os.O_WRONLY | os.O_CREAT,
 }
 """What is to be file 0, 1 and 2 of the process, and how it is opened."""
+
+PROGRAMS: Final = {"vigil": main, "pytest": pytest.console_main}
+"""What a process may become, by its name: `vigil`, or `python -m pytest`."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.vigil.preloaded"])
@@ -39,13 +44,14 @@ def run_warm(
     environ: Mapping[str, str],
     stdin: bytes,
     most_s: float,
+    program: str = "vigil",
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, as `subprocess.run` does, for at most `most_s` seconds."""
     with TemporaryDirectory() as name:
         files = Path(name)
         (files / "stdin").write_bytes(stdin)
         process = _context.Process(
-            target=_become_with_files, args=(arguments, folder, dict(environ), files)
+            target=_become_with_files, args=(program, arguments, folder, dict(environ), files)
         )
         process.start()
         try:
@@ -125,18 +131,20 @@ def _become_with_pipe(
     pipe.close()
     if ask := die_with(os.getppid()):
         ask()
-    _become(arguments, folder, environ)
+    _become("vigil", arguments, folder, environ)
 
 
 def _become_with_files(
-    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], files: Path
+    program: str, arguments: Sequence[str], folder: Path, environ: Mapping[str, str], files: Path
 ) -> None:
     for number, (name, flags) in enumerate(FILES.items()):
         os.dup2(os.open(files / name, flags), number)
-    _become(arguments, folder, environ)
+    _become(program, arguments, folder, environ)
 
 
-def _become(arguments: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
+def _become(
+    program: str, arguments: Sequence[str], folder: Path, environ: Mapping[str, str]
+) -> None:
     """Be the command, in a process that is nothing else yet, whose files are those it has."""
     sys.stdin = io.TextIOWrapper(io.FileIO(0))
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"))
@@ -146,5 +154,5 @@ def _become(arguments: Sequence[str], folder: Path, environ: Mapping[str, str]) 
     os.environ.update(environ)
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environ
     sys.path.insert(0, str(folder))
-    sys.argv = ["vigil", *arguments]
-    main()
+    sys.argv = [program, *arguments]
+    sys.exit(PROGRAMS[program]())
