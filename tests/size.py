@@ -16,7 +16,7 @@ FULL: Final = "full"
 
 WORDS: Final = frozenset(
     {
-        "agents",  # Each commit of an agent at which nodes are killed, not four of them.
+        "agents",  # Each commit of an agent at which nodes are killed, not two of them.
         "children",  # Each commit of a parent at which nodes are killed, not three of them.
         "contracts",  # Each combination of adapter and partitions, not each of both.
         "historic",  # How many events a new actor of a feed begins with.
