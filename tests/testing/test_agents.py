@@ -9,6 +9,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolRetu
 from pydantic_ai.models.function import FunctionModel
 
 import vigil
+from tests.moments import STRIDE
 from vigil.agents import toolset
 from vigil.testing import crash_everywhere, run
 
@@ -88,7 +89,7 @@ async def story(vigil):
 
 async def test_a_node_may_die_at_every_moment_of_an_agent():
     asked = Counter()
-    moments = await crash_everywhere(lambda: run(app_of(asked), allow=("*",)), story)
+    moments = await crash_everywhere(lambda: run(app_of(asked), allow=("*",)), story, every=STRIDE)
     assert moments > 20
 
 

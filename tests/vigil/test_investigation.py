@@ -9,6 +9,7 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
+from tests.moments import STRIDE
 from vigil import ToolFailed
 from vigil.demo import investigation
 from vigil.demo.investigation import app, compress, investigator, largest, last_lines, reader
@@ -106,7 +107,7 @@ async def test_a_node_may_die_at_every_moment(folder):
         assert len({each.idempotency_key for each in vigil.calls("compress.call")}) == 1
         assert len({each.idempotency_key for each in vigil.deliveries("notes")}) == 1
 
-    assert await crash_everywhere(lambda: investigated(folder), story) > 20
+    assert await crash_everywhere(lambda: investigated(folder), story, every=STRIDE) > 20
 
 
 def test_the_largest_files_come_first(folder):
