@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.moments import STRIDE
 from vigil import Actor, App, ConvergeResult, every, tool
 from vigil.testing import crash_everywhere, run
 
@@ -60,4 +61,4 @@ async def test_it_restarts_once_whenever_the_node_dies(overlap):
         await vigil.advance(seconds=20)
         assert len(restarts(vigil)) == 1
 
-    await crash_everywhere(lambda: watching(overlap), story)
+    await crash_everywhere(lambda: watching(overlap), story, every=STRIDE)

@@ -21,6 +21,7 @@ from streams.model.commands import Start
 from streams.ports.domain_events import DomainEvent
 from tests.engine.crew import crew_of, evaluator_of
 from tests.engine.reactor import journals as given
+from tests.moments import STRIDE
 from tests.spec import EPOCH
 from vigil import Actor, App, ConvergeResult, event, every, manual
 from vigil.testing import crash_everywhere, run
@@ -184,7 +185,7 @@ async def test_a_crash_at_any_moment_changes_nothing(overlap, lane):
         }
         assert seen(vigil) == ended[overlap]
 
-    await crash_everywhere(lambda: run(app_of(overlap, **lane)), story)
+    await crash_everywhere(lambda: run(app_of(overlap, **lane)), story, every=STRIDE)
 
 
 async def test_a_fork_is_refused_while_another_episode_holds_its_subject():

@@ -22,6 +22,7 @@ from streams.model.commands import Advance
 from streams.model.events import WorkflowStarted
 from streams.model.triggers import EventTrigger
 from streams.ports.log import Commit, Recorded
+from tests.moments import STRIDE
 from tests.spec import EPOCH
 from vigil import Actor, App, ConvergeResult, Workflow, event, manual
 from vigil.testing import crash_everywhere, run
@@ -258,7 +259,7 @@ async def test_whoever_dies_at_any_moment_one_instance_at_a_time_goes_on(overlap
         while "blocked" in seen(vigil):
             await approve(vigil)
 
-    await crash_everywhere(lambda: run(app_of(overlap)), story)
+    await crash_everywhere(lambda: run(app_of(overlap)), story, every=STRIDE)
 
 
 class Meanwhile:
