@@ -66,7 +66,10 @@ def test_nodes_share_the_work_and_one_of_them_projects(connected, write_app):
     assert projecting == ["n-1"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+# That SIGTERM stops them in order is seen at the end of most tests of this file, too.
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGINT]
+)
 def test_a_signal_stops_every_node_in_order_and_leaves_nothing_behind(connected, write_app, number):
     write_app()
     with running_nodes(connected, "--no-project") as parent:

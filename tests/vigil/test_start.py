@@ -72,8 +72,15 @@ def test_the_help_of_all_commands_is_the_first_sentence_of_each():
             assert help_.startswith(entry.help), name
 
 
-@pytest.mark.parametrize("name", ["engine", "streams", "projections"])
-@pytest.mark.parametrize("makes", ["package", "module", "folder"])
+EACH = [
+    pytest.param(name, makes, marks=() if name_no == makes_no else pytest.mark.nightly)
+    for name_no, name in enumerate(["engine", "streams", "projections"])
+    for makes_no, makes in enumerate(["package", "module", "folder"])
+]
+"""Each of our packages, and each way to hide it; by day every one is in one pair."""
+
+
+@pytest.mark.parametrize(("name", "makes"), EACH)
 def test_an_app_beside_a_package_of_the_same_name_is_one_line(tmp_path, name, makes):
     """`vigil` itself is found first here, so that only the app's folder hides something."""
     write(tmp_path, name, makes)
