@@ -103,7 +103,7 @@ walk: $(READY) ## Say how many files of the engine an episode enters; FILES=1 li
 contracts: $(READY) ## Hold every port to its contract in every combination of what can be behind it
 	VIGIL_TEST_SIZE=contracts $(LONG) tests/contracts
 
-crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every ninth
+crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every 13th
 	VIGIL_TEST_SIZE=moments $(LONG) --numprocesses 2 --dist worksteal $(CRASHES)
 
 simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 40

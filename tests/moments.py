@@ -1,6 +1,6 @@
 """At which moments of a story something goes wrong: `VIGIL_TEST_SIZE=moments` is at each of them.
 
-Otherwise it is at every ninth: a request before it is made, the next but four after it was, and so
+Otherwise it is at every 13th: a request before it is made, the next but six after it was, and so
 on. Mutants are tried, and `make crashes` runs, at all.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.size import is_full
 
-STRIDE: Final = 1 if is_full("moments") else 9
+STRIDE: Final = 1 if is_full("moments") else 13
 """Odd, as before and after a request take turns."""
 
 
