@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+from types import SimpleNamespace
 
 import pytest
 
 from streams.model.deltas import Delta, DeltaEnd, DeltaOrder
 from vigil.asking.deltas import row_of
+from vigil.commands.episodes import log
 from vigil.printing.tail import TailPrinter
 
 
@@ -73,3 +76,36 @@ def test_what_was_lost_and_what_begins_anew_is_said(is_in_place):
 def test_nothing_that_a_model_says_moves_the_cursor():
     seen = printed(delta(0, "a\x1b[2Jb"), is_in_place=True)
     assert "\x1b" not in "".join(seen)
+
+
+def test_a_tail_that_nobody_reads_any_more_closes_what_it_has_opened(monkeypatch):
+    closed = []
+
+    class Episodes:
+        async def tail(self, wanted, **options):
+            try:
+                yield {"kind": "tool_call", "line": "disk.clean"}
+            finally:
+                await asyncio.sleep(0)
+                closed.append(wanted)
+
+    async def named(client, episode_id, **options):
+        return episode_id
+
+    def call(ctx, follow):
+        with pytest.raises(BrokenPipeError):
+            asyncio.run(_followed(follow))
+
+    async def _followed(follow):
+        try:
+            await follow(SimpleNamespace(episodes=Episodes()))
+        finally:
+            assert closed == ["e1"], "closed before whoever asked goes on"
+
+    def broken(row):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(log, "named", named)
+    monkeypatch.setattr(log, "call", call)
+    monkeypatch.setattr(log.tables, "as_json_line", broken)
+    log.tail(None, episode_id="e1", is_json=True)

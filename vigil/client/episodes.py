@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
@@ -365,7 +364,7 @@ class EpisodeCalls:
         strategy: Logging | LogStrategy | None = None,
         timeout_s: float = WAIT_S,
         deltas: bool = False,
-    ) -> AsyncIterator[Row]:
+    ) -> AsyncGenerator[Row]:
         """Yield the lines of an episode's log, once each, until it has ended.
 
         Args:

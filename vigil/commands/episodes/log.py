@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -81,15 +82,17 @@ def tail(
             wanted, strategy=strategy, timeout_s=timeout_s, deltas=has_deltas
         )
         printer = TailPrinter(sys.stdout, is_in_place=sys.stdout.isatty())
-        try:
-            async for each in rows:
-                if each["kind"] == NO_DELTAS:
-                    say_aside(str(each["line"]))
-                elif is_json:
-                    print(tables.printable(tables.as_json_line(each)), flush=True)
-                else:
-                    printer.show(each)
-        finally:
-            printer.close()
+        # What is open is closed in its order, also where nobody reads what is printed any more.
+        async with aclosing(rows):
+            try:
+                async for each in rows:
+                    if each["kind"] == NO_DELTAS:
+                        say_aside(str(each["line"]))
+                    elif is_json:
+                        print(tables.printable(tables.as_json_line(each)), flush=True)
+                    else:
+                        printer.show(each)
+            finally:
+                printer.close()
 
     call(ctx, follow)
