@@ -5416,6 +5416,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("agents-tool-exists", "names: an actor has the tools of its agents", never, NAMES),
     Mutant("tools-of-plans-checked", "names: so are those of its plans", dropped, NAMES),
     Mutant("agents-provider-exists", "names: a model has a provider", never, NAMES),
+    Mutant("nested-step-within-budget", "names: nested ones, too", never, NAMES),
     Mutant("told-where-dollars-limited", "names: only there", never, NAMES),
     Mutant("unlimited-agent-told", "names: answers of agents are limited", never, NAMES),
     Mutant("unlimited-synthesizer-told", "names: answers of a Model are limited", never, NAMES),
@@ -9876,7 +9877,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("kept-agent-max", "prompts: a large agent is not kept", never, PROMPTS),
     Mutant("kept-messages-max", "prompts: large messages are not kept", never, PROMPTS),
-    Mutant("keys-not-kept", "prompts: headers and keys are not kept", always, PROMPTS),
+    Mutant("keys-not-kept", "prompts: headers and keys are not kept", dropped.at("for.0"), PROMPTS),
+    Mutant("listed-keys-not-kept", "prompts: nor are those in lists", returns("value"), PROMPTS),
     Mutant(
         "lasting-object-put-once",
         "objects: one that is named often is put once",
@@ -10550,9 +10552,15 @@ TABLE: Final[Sequence[Mutant]] = (
         FLOW_DOLLARS,
     ),
     Mutant(
-        "adaptive-dollars-within-share",
-        "workflows: an adaptive budget stays within the share",
-        returns("adapts"),
+        "starved-episode-adapts-nothing",
+        "workflows: what an episode with too few dollars uses says nothing",
+        returns("task.adaptive_budget"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "looked-up-as-begun",
+        "workflows: no more is looked up than can begin",
+        gives("len(waits)"),
         FLOW_DOLLARS,
     ),
     Mutant(
@@ -10586,10 +10594,22 @@ TABLE: Final[Sequence[Mutant]] = (
         FLOW_DOLLARS,
     ),
     Mutant(
-        "fired-timer-is-none",
-        "workflows: a timer that has fired is set again for the same time",
-        becomes("if at is not None:\n    stored.wakes_at = at"),
+        "dollars-come-with-an-end",
+        "workflows: what is not prepared needs none",
+        without("0"),
+        FLOW_DOLLARS,
+    ),
+    Mutant(
+        "unneeded-timer-unknown",
+        "workflows: a timer that nothing needed for a while is set again",
+        gives("False"),
         CONDUCTING,
+    ),
+    Mutant(
+        "instances-budget-not-changed-to",
+        "grants: a step gets none of those dollars by a changed plan either",
+        never,
+        GRANTS,
     ),
     Mutant(
         "instances-budget-is-not-granted",

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, get_origin
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
-from pydantic_ai.output import NativeOutput, PromptedOutput, ToolOutput
+from pydantic_ai.output import NativeOutput, PromptedOutput, TextOutput, ToolOutput
 from pydantic_ai.run import AgentRunResult
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -161,6 +161,8 @@ def output_types(declared: Any) -> Iterator[Any]:  # noqa: ANN401 - the library'
         case list() | tuple():
             for each in declared:
                 yield from output_types(each)
+        case TextOutput():
+            yield Any  # As of a function.
         case type():
             yield declared
         case _ if callable(declared) and get_origin(declared) is None:

@@ -173,8 +173,13 @@ def _unlimited_answers(app: App, actor: Actor, strategy: object) -> Iterator[Sou
 
 def _steps_within_budgets(app: App) -> set[tuple[str, str]]:
     """Return the actors and expectations that workflows with a budget in dollars run."""
-    limited = (each for each in app.workflows.values() if each.budget_usd)
-    steps = [step for each in limited for step in each.steps.values()]
+    limited = {name for name, each in app.workflows.items() if each.budget_usd}
+    left = list(limited)
+    while left:  # guard: nested-step-within-budget
+        nested = {step.workflow for step in app.workflows[left.pop()].steps.values()} - {""}
+        left += nested - limited
+        limited |= nested
+    steps = [step for name in limited for step in app.workflows[name].steps.values()]
     undone = (step.compensate for step in steps if step.compensate is not None)
     return {(step.actor, step.expectation) for step in steps} | {*undone}
 

@@ -365,7 +365,7 @@ def _parts(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def assigned_in(tree: ast.AST) -> dict[str, list[ast.AST]]:
-    """Return each name → what is assigned to it, something unknown included."""
+    """Return each name → what is assigned to it, or where it gets something unknown."""
     plain: dict[ast.AST, ast.AST] = {}
     for node in ast.walk(tree):
         match node:
@@ -379,8 +379,16 @@ def assigned_in(tree: ast.AST) -> dict[str, list[ast.AST]]:
                 pass
     found: dict[str, list[ast.AST]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.setdefault(node.id, []).append(plain.get(node, node))
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                pass
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                pass
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                pass
+            case _:
+                continue
+        found.setdefault(name, []).append(plain.get(node, node))
     return found
 
 

@@ -102,9 +102,10 @@ def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> 
     wait = waits[-1]
     if wait.end is not None:  # guard: answer-at-decided-version
         raise Refused(f"it does not wait any more: {_told(wait)}")
-    if problem := _problem(wait.blocked, decision, at):
+    episode = fold(records)
+    if problem := _problem(wait.blocked, decision, episode, at):
         raise Refused(problem)
-    return _answer(fold(records), *_decided(wait.blocked, decision))
+    return _answer(episode, *_decided(wait.blocked, decision))
 
 
 class SharedDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,11 +214,11 @@ def _not_asked(decision: Decision) -> str:
     return f"it does not ask for approval as its step {decision.step_no}"
 
 
-def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
+def _problem(blocked: Blocked, decision: Decision, episode: Episode, at: datetime) -> str | None:
     approval = blocked.event.approval
     if isinstance(decision, Decide) and approval is not None:
         if blocked.event.asks_for_grant and decision.edited_hash:
-            grant.check(decision.edited_plan)  # guard: impossible-grant-refused
+            grant.check(decision.edited_plan, episode)  # guard: impossible-grant-refused
         problem = problem_of_command(approval, decision, at=at)
         if problem is None and decision.edited_hash:  # guard: impossible-edit-refused
             return problem_of_changes(approval, unraw(decision.edited_plan))

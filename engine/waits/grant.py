@@ -67,10 +67,14 @@ def path_of(episode: Episode) -> str:
     return f"{GRANTED}{episode.steps_recorded + 1}"
 
 
-def check(plan: msgspec.Raw) -> None:
-    """Raise `Refused` if `plan`, as who approves has changed it, grants nothing."""
-    if problem := problem_of_grant(msgspec.json.decode(plan)):
+def check(plan: msgspec.Raw, episode: Episode) -> None:
+    """Raise `Refused` if `plan`, as who approves has changed it, grants nothing or too much."""
+    more = msgspec.json.decode(plan)
+    if problem := problem_of_grant(more):
         raise Refused(f"plan: {problem}")
+    # guard: instances-budget-not-changed-to
+    if "usd" in more and episode.opened is not None and _spends_of_instance(episode.opened):
+        raise Refused("plan: the dollars are those of its workflow's instance; grant other limits")
 
 
 def not_granted(exceeded: BudgetExceeded, episode: Episode) -> BudgetExceeded:

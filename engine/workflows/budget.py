@@ -64,13 +64,14 @@ def capped(budget: Budget, share: Decimal) -> Budget:
     return replace(budget, usd=least_usd(budget.usd, share))
 
 
-def capped_bounds(adapts: AdaptiveBudget | None, share: Decimal) -> AdaptiveBudget | None:
-    """Return the bounds of such an episode's adaptive budget."""
-    if adapts is None or adapts.usd is None or not share:
-        return adapts
-    fewest, most = adapts.usd
-    # guard: adaptive-dollars-within-share
-    return replace(adapts, usd=(min(fewest, share), min(most, share)))
+def adapting(task: Task, share: Decimal) -> AdaptiveBudget | None:
+    """Return the bounds of the adaptive budget of an episode that has such a share.
+
+    None: it has less than it may spend by its own declaration, so that what it uses says little.
+    """
+    is_whole = share > USD_LEAST and share >= most_of_task(task)
+    # guard: starved-episode-adapts-nothing
+    return task.adaptive_budget if is_whole or not share else None
 
 
 def kept_usd(instance: Instance) -> Decimal:

@@ -144,14 +144,17 @@ class Effector:
             again = now + timedelta(seconds=UNBEGUN_PLACE_S + SKEW_S)
             at = again if at is None else min(at, again)
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
+        has_ended = instance.phase in INSTANCE_ENDED
         if at is not None and not (is_known and at == stored.wakes_at):
             timer = conduct_timer(workflow, id_)
             await self.ports.timers.arm(timer, at=at, trace=traceparent())
-        elif instance.phase in INSTANCE_ENDED and not (is_known and stored.wakes_at is None):
+        elif has_ended and not (is_known and stored.wakes_at is None):
             await self.ports.timers.cancel(starter_id(workflow), CONDUCT, id_)
-        if at is not None or stored.is_timer_unknown:  # guard: fired-timer-is-none
-            stored.wakes_at = at
-        stored.is_timer_unknown = False
+        # Of a timer that nothing needs now, nobody knows later whether it has fired.
+        # guard: unneeded-timer-unknown
+        is_left = at is None and not has_ended and stored.wakes_at is not None
+        stored.wakes_at = None if has_ended else at or stored.wakes_at
+        stored.is_timer_unknown = is_left
 
     async def _open(self, effects: Effects) -> list[AttemptEnded]:
         episodes = [partial(self._open_episode, each) for each in effects.opens]

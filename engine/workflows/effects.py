@@ -17,7 +17,7 @@ import msgspec
 from engine.app.triggers import entity_id
 from engine.app.workflow import STEP_TIMEOUT, depths
 from engine.episodes.episode import Episode, fold
-from engine.workflows.budget import capped, capped_bounds, may_begin
+from engine.workflows.budget import adapting, capped, may_begin, most_of, shares
 from engine.workflows.decide import abort_at, undoing_deadline
 from engine.workflows.instance import (
     INSTANCE_ENDED,
@@ -92,8 +92,11 @@ def recalls(instance: Instance) -> Iterator[LookUpResult]:
         spec = instance.specs[name]
         if step.inputs is None or not instance.goes_on:
             continue
-        for number, item in enumerate(step.items):
-            if waits_for_recall(spec, item) and (work := _work(instance, (name, number))):
+        waits = [n for n, item in enumerate(step.items) if waits_for_recall(spec, item)]
+        # What cannot begin is looked up once it can.
+        ready = len(shares(instance, most_of(spec), count=len(waits)))  # guard: looked-up-as-begun
+        for number in waits[:ready]:
+            if work := _work(instance, (name, number)):
                 yield LookUpResult(step=name, item=number, work=work, reuse_s=spec.reuse_s)
 
 
@@ -227,7 +230,9 @@ def _due_times(instance: Instance, but: Container[Place]) -> Iterator[datetime]:
             yield deadline
         if item.status is not StepStatus.RETRYING or item.retry_at is None or place in but:
             continue
-        if may_begin(instance, place[0]):  # guard: dollars-come-with-an-end
+        is_prepared = instance.steps[place[0]].inputs is not None
+        # guard: dollars-come-with-an-end
+        if not is_prepared or may_begin(instance, place[0]):
             yield item.retry_at
     for place, undoing in instance.undoings.items():
         deadline = undoing_deadline(instance, place, undoing)
@@ -278,7 +283,7 @@ def _episode(
         public_events=task.public_events,  # guard: step-episode-publishes-events
         service_level=task.service_level,  # guard: step-episode-keeps-level
         # guard: step-episode-knows-bounds
-        adaptive_budget=capped_bounds(task.adaptive_budget, event.budget_usd),
+        adaptive_budget=adapting(task, event.budget_usd),
     )
 
 

@@ -57,28 +57,42 @@ def joined(parameters: JsonObject) -> str:
 
 def is_kept(name: str, value: object) -> bool:
     """Return whether a setting is kept: not if it may be secret, or is no JSON."""
-    return not UNKEPT.fullmatch(name) and _is_json(value)
+    return not UNKEPT.fullmatch(name.replace("-", "_")) and _is_json(value)
 
 
 def without_keys(settings: JsonObject) -> JsonObject:
     """Return the settings that are kept, also of those within others."""
-    kept: JsonObject = {}
-    for name, value in settings.items():
-        if is_kept(name, value):  # guard: keys-not-kept
-            kept[name] = without_keys(value) if isinstance(value, dict) else value
-    return kept
+    # guard: keys-not-kept
+    return {name: _kept(value) for name, value in settings.items() if is_kept(name, value)}
 
 
 def with_keys(was: JsonObject, today: JsonObject) -> JsonObject:
     """Return the settings that were kept, with what is not kept of those of today."""
     made = dict(was)
     for name, value in today.items():
-        before = was.get(name)
         if not is_kept(name, value):
             made.setdefault(name, value)
-        elif isinstance(before, dict) and isinstance(value, dict):
-            made[name] = with_keys(before, value)  # guard: nested-keys-of-today
+        elif name in was:
+            made[name] = _with_keys(was[name], value)  # guard: nested-keys-of-today
     return made
+
+
+def _kept(value: object) -> object:
+    match value:
+        case dict():
+            return without_keys(value)
+        case list():
+            return [_kept(each) for each in value]  # guard: listed-keys-not-kept
+        case _:
+            return value
+
+
+def _with_keys(was: object, today: object) -> object:
+    if isinstance(was, dict) and isinstance(today, dict):
+        return with_keys(was, today)
+    if isinstance(was, list) and isinstance(today, list) and len(was) == len(today):
+        return [_with_keys(*each) for each in zip(was, today, strict=True)]
+    return was
 
 
 def _is_json(value: object) -> bool:

@@ -1603,7 +1603,7 @@ COMMENT ON COLUMN workflow_instances.definition_revision IS
 COMMENT ON COLUMN workflow_instances.budget_usd IS
     'Most that its requests to models may cost, in US dollars. NULL: any sum.';
 COMMENT ON COLUMN workflow_instances.spent_usd IS
-    'What its ended steps have spent, in US dollars, those of nested instances and compensation among them. What nobody knows counts as the most that it can be.';
+    'What its ended steps have spent, in US dollars, those of nested instances and compensation among them. A request of unknown cost counts as the most that it can be; an attempt that took too long as what was kept for it: without a budget, nothing.';
 
 CREATE INDEX workflow_instances_by_time
     ON workflow_instances (stack, started_at DESC, instance_id DESC);

@@ -132,8 +132,9 @@ class StepEnded(Event, frozen=True, kw_only=True, tag="workflow.step_ended@1"):
     result: msgspec.Raw = NOTHING
     spent_usd: Decimal = NO_USD
     """What all ended attempts of the instance have spent by then, in US dollars: what requests to
-    models have cost, those of children and of nested instances among them. What nobody knows counts
-    as the most that it can be."""
+    models have cost, those of children and of nested instances among them. A request of which
+    nobody knows the cost counts as the most that it can be. An attempt that is given up counts as
+    what was kept for it: without a budget, nothing."""
 
 
 class StepReused(Event, frozen=True, kw_only=True, tag="workflow.step_reused@1"):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from pydantic import BaseModel, field_validator
-from pydantic_ai import Agent
+from pydantic_ai import Agent, TextOutput
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -116,6 +116,23 @@ async def test_outputs_of_each_type(kind):
     again = await resume(app_of(ask, budget=MANY), middle(life)[:-2])
     classified(again)
     assert seen == [expected] * 2
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+@pytest.mark.parametrize("output_type", [TextOutput(words), [TextOutput(words), int]])
+async def test_an_output_may_be_made_of_the_text_by_a_function(output_type):
+    agent = agent_of(Script("all is well"), output_type=output_type)
+
+    async def ask(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    life = await play(ask, budget=MANY)
+    assert classified(life) == {"said": ["all", "is", "well"]}
+    again = await resume(app_of(ask, budget=MANY), middle(life)[:-1])
+    assert classified(again) == {"said": ["all", "is", "well"]}
 
 
 async def test_an_output_that_cannot_be_read_from_its_json_fails_its_agent_and_not_a_replay():

@@ -238,7 +238,13 @@ async def test_headers_are_those_of_today_and_nothing_secret_is_kept():
 
 async def test_keys_within_other_settings_are_those_of_today_while_the_rest_is_as_it_was():
     def keyed(answers, temperature, **more):
-        body = {"api_key": "s3cret", "a": 1, "deep": {"token": "t0ken", "b": 2}, **more}
+        body = {
+            "api_key": "s3cret",
+            "a": 1,
+            "deep": {"token": "t0ken", "b": 2},
+            "listed": [{"token": "t0ken", "c": 3}],
+            **more,
+        }
         return checking(
             made(answers, model_settings={"extra_body": body, "temperature": temperature})
         )
@@ -249,7 +255,12 @@ async def test_keys_within_other_settings_are_those_of_today_while_the_rest_is_a
     life = await stage.resumes(keyed(today, 0.9, new=3), events)
     assert not life.parked
     assert versions(life) == versions(undisturbed)
-    body = {"api_key": "s3cret", "a": 1, "deep": {"token": "t0ken", "b": 2}}
+    body = {
+        "api_key": "s3cret",
+        "a": 1,
+        "deep": {"token": "t0ken", "b": 2},
+        "listed": [{"token": "t0ken", "c": 3}],
+    }
     assert today.asked
     for *_, settings in today.asked:
         assert (settings["extra_body"], settings["temperature"]) == (body, 0.1)

@@ -618,14 +618,22 @@ async def test_headers_and_keys_are_not_kept():
         "max_tokens": 9,
         "extra_headers": {"x-key": "s3cret"},
         "api_key": "s3cret",
-        "extra_body": {"auth_token": "s3cret", "seed": 1},
+        "extra_body": {
+            "auth_token": "s3cret",
+            "x-api-key": "s3cret",
+            "tools": [{"api_key": "s3cret", "kind": "web"}, [{"password": "s3cret"}]],
+            "seed": 1,
+        },
     }
     agent = agent_of(Script("fine"), model_settings=settings)
     _, ports, step = await played(asking(agent))
     kept = await ports.objects.get(step.prompt.agent.stored.digest)
     assert b"s3cret" not in kept
     settings = msgspec.json.decode(kept)["settings"]
-    assert settings == {"max_tokens": 9, "extra_body": {"seed": 1}}
+    assert settings == {
+        "max_tokens": 9,
+        "extra_body": {"tools": [{"kind": "web"}, [{}]], "seed": 1},
+    }
 
 
 async def test_an_agent_is_put_once_for_all_its_requests(monkeypatch):

@@ -303,6 +303,23 @@ async def test_a_step_is_granted_none_of_the_dollars_of_its_workflow(
     assert bool(requests_of(life)) is asks
 
 
+async def test_who_grants_a_step_more_turns_grants_no_dollars_of_its_workflow():
+    app, ports = app_of(three_calls, budget=Budget(turns=2, usd="0.45")), memory_ports(clock=CLOCK)
+    trigger = WorkflowTrigger(
+        workflow_instance_id="i", workflow_step_id="s", budget_usd=Decimal("0.45")
+    )
+    opened = replace(opening(app), trigger=trigger)
+    async with running(app, ports):
+        await write(ports, opened.episode_id, opened)
+        await ask_start(ports, opened.episode_id)
+        await lived(ports, opened.episode_id, requests_of)
+        with pytest.raises(Refused, match="dollars are those of its workflow"):
+            await decide(ports, opened.episode_id, plan={"turns": 5, "usd": "100"})
+        await decide(ports, opened.episode_id, plan={"turns": 5})
+        life = await lived(ports, opened.episode_id)
+    assert (life.end.status, life.episode.budget.usd) == (EndStatus.DONE, Decimal("0.45"))
+
+
 async def test_what_was_granted_is_left_for_children():
     async def starts_a_part(ctx, trigger):
         await ctx.observe(1)

@@ -309,6 +309,36 @@ async def runs_and_keeps(ctx, trigger):
     return once.output
 
 
+async def runs_and_reads_of_a_parameter(ctx, trigger):
+    read = lambda first: first.messages  # noqa: E731 - a parameter of its own
+    first = await ctx.agent(fitting, "why?")
+    return first, read
+
+
+async def runs_and_reads_of_a_mapping(ctx, trigger):
+    first = await ctx.agent(fitting, "why?")
+    match trigger.payload:
+        case {"first": first}:
+            return first.messages
+    return first
+
+
+async def runs_and_reads_of_the_rest(ctx, trigger):
+    first = await ctx.agent(fitting, "why?")
+    match trigger.payload:
+        case [*first] | {**first}:
+            return first.messages
+    return first
+
+
+async def runs_and_reads_of_an_error(ctx, trigger):
+    try:
+        first = await ctx.agent(fitting, "why?")
+    except ExceptionGroup as first:
+        return first.messages
+    return first
+
+
 async def runs_another_model(ctx, trigger):
     await ctx.agent(fitting, "why?", model="openia:gpt-5")
 
@@ -330,6 +360,10 @@ AGENTS = {
         ("ctx.agent(…).messages", "ctx.agent(…, keep_messages=True)"),
     ],
     runs_and_keeps: [],
+    runs_and_reads_of_a_parameter: [],
+    runs_and_reads_of_a_mapping: [],
+    runs_and_reads_of_the_rest: [],
+    runs_and_reads_of_an_error: [],
     runs_planning: [
         ("tool of agent 'planning' 'disk.removed'", TOOLS),
         ("tool 'disk.none'", TOOLS),
@@ -444,6 +478,16 @@ def test_the_budget_of_a_workflow_limits_what_its_steps_run(budget_usd, step, fo
     actor.expect("other", delivered_nothing, on=manual())
     app = App(actors=[actor], workflows=[flow])
     assert [(each.found, each.instead) for each in unlimited_answers(app)] == found
+
+
+def test_so_does_that_of_a_workflow_around_it():
+    inner, outer = Workflow("inner"), Workflow("outer", budget_usd=5)
+    inner.step("look", "worker", "thing")
+    outer.sub("review", "inner")
+    actor = Actor("worker")
+    actor.expect("thing", runs_unlimited, on=manual())
+    app = App(actors=[actor], workflows=[inner, outer])
+    assert [(each.found, each.instead) for each in unlimited_answers(app)] == [OF_AGENT]
 
 
 async def delivered_nothing(ctx, trigger):

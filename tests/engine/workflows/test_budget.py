@@ -13,7 +13,7 @@ from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import spec_of as spec_with
 from engine.episodes.episode import UNOPENED, evolve
 from engine.errors import BadWorkflow
-from engine.workflows.budget import capped, capped_bounds, kept_usd
+from engine.workflows.budget import adapting, capped, kept_usd
 from engine.workflows.instance import UNSTARTED
 from engine.workflows.start import sub_started
 from engine.workflows.steps import end_of_episode, end_of_instance
@@ -38,6 +38,7 @@ from tests.engine.workflows.flows import (
     missed,
     needs,
     spec_of,
+    task,
     undoable,
     undone,
     waits,
@@ -123,6 +124,15 @@ def test_an_approved_step_waits_for_its_dollars():
     run.then("approve b", "prepare b").when(done("a")).then("done a", "begin b")
 
 
+def test_as_many_are_looked_up_as_there_are_dollars_for():
+    run = given(flow(fan(5, reuse_s=60), budget_usd=1), dollars={"a": "0.50"})
+    assert [each.item for each in run.flow.effects.recalls] == [0, 1]
+    run.when(missed("a", 0), missed("a", 1))
+    assert run.flow.effects.recalls == ()
+    run.when(done("a", item=0))
+    assert [each.item for each in run.flow.effects.recalls] == [2]
+
+
 def test_what_was_looked_up_in_vain_waits_for_its_dollars_and_is_looked_up_again():
     reusing = ("b", {"reuse_s": 60})
     run = given(flow("a", reusing, budget_usd=1)).when(missed("b")).then_nothing()
@@ -202,6 +212,14 @@ def test_no_timer_is_set_for_a_next_attempt_for_which_there_are_no_dollars():
     assert run.item("a").retry_at - run.flow.now <= timedelta(seconds=60)
 
 
+def test_a_step_that_is_not_prepared_is_tried_again_in_time_since_that_costs_nothing():
+    said = iter([7, {}])
+    odd = ("a", {"input": lambda trigger, prior: next(said), **LATER})
+    run = given(flow("b", odd, budget_usd=1))
+    assert run.flow.effects.wake_at == run.item("a").retry_at
+    run.when(waits(60)).then("prepare a")
+
+
 # Workflows in workflows.
 
 
@@ -249,11 +267,19 @@ def test_an_episode_has_the_lower_of_its_own_budget_and_its_share():
     assert capped(Budget(), Decimal("0.20")).usd == Decimal("0.20")
 
 
-def test_an_adaptive_budget_stays_within_the_share():
-    adapts = AdaptiveBudget(usd=("0.10", "0.80"), turns=(1, 9))
-    within = capped_bounds(adapts, HALF)
-    assert (within.usd, within.turns) == ((Decimal("0.10"), HALF), (1, 9))
-    assert capped_bounds(adapts, Decimal(0)) is adapts
+@pytest.mark.parametrize(
+    ("share", "adapts"), [("0", True), ("0.80", True), ("0.79", False), ("0.000001", False)]
+)
+def test_an_episode_with_less_than_it_may_spend_adapts_nothing(share, adapts):
+    bounds = AdaptiveBudget(usd=("0.10", "0.80"), turns=(1, 9))
+    declares = replace(task("act", "a", "0.20"), adaptive_budget=bounds)
+    assert (adapting(declares, Decimal(share)) is bounds) is adapts
+
+
+def test_an_episode_that_declares_no_dollars_adapts_unless_it_has_none():
+    declares = task("act", "a")
+    assert adapting(declares, HALF) is declares.adaptive_budget
+    assert adapting(declares, USD_LEAST) is None
 
 
 # Declarations.

@@ -422,7 +422,10 @@ async def test_a_timer_that_fires_too_soon_and_comes_with_the_end_of_a_step_is_a
     assert [*(await instance(ports, id_)).with_status(StepStatus.RETRYING)]
 
 
-async def test_a_timer_that_fires_too_soon_while_there_are_no_dollars_is_armed_again(ports, script):
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+async def test_a_timer_that_fires_too_soon_while_there_are_no_dollars_is_armed_again(
+    ports, script, is_elsewhere
+):
     """Nothing is due while another step has them; after its end the same time is due again."""
     made = flow(budget_usd=1)
     made.step("a", "act", "a", on_failure=retrying(attempts=2, backoff_s=0.5))
@@ -430,6 +433,7 @@ async def test_a_timer_that_fires_too_soon_while_there_are_no_dollars_is_armed_a
     app = app_of(made, script=script)
     id_ = await _left_after_begin(ports, app)
     handler, advance = _handler(app, ports, Behind()), Advance(workflow="w", instance_id=id_)
+    another = _handler(app, ports, CLOCK, "n2") if is_elsewhere else handler
     fired = await ports.timers.open(starter_id("w"))
     await handler.put(id_, [advance])
     await handler.put(id_, [await _end_of(ports, "a", EndStatus.FAILED, id_)])
@@ -446,7 +450,7 @@ async def test_a_timer_that_fires_too_soon_while_there_are_no_dollars_is_armed_a
     await handler.put(id_, [approved])
     (due,) = await fired.receive(room=1, wait_s=WAIT_S)
     await due.ack()
-    await handler.put(id_, [advance])
+    await another.put(id_, [advance])
     await handler.put(id_, [await _end_of(ports, "b", EndStatus.DONE, id_)])
     (again,) = await fired.receive(room=1, wait_s=WAIT_S)
     assert again.seq > due.seq
@@ -458,11 +462,11 @@ async def _end_of(ports, step: str, status: EndStatus, id_: str) -> StepDone:
     return await _ended_as(ports, begun[-1], status, id_)
 
 
-def _handler(app, ports, clock) -> InstanceHandler:
+def _handler(app, ports, clock, node="n1") -> InstanceHandler:
     """Return who decides for the instances of `w` on a node with that clock."""
     catalog = Catalog(in_code(app))
-    store = InstanceStore(ports, (f"pen{number}" for number in count()))
-    effector = Effector(catalog, ports, clock, "n1")
+    store = InstanceStore(ports, (f"{node}.{number}" for number in count()))
+    effector = Effector(catalog, ports, clock, node)
     return InstanceHandler("w", catalog, RevisionResolver(ports, app), clock, store, effector)
 
 
