@@ -10594,10 +10594,34 @@ TABLE: Final[Sequence[Mutant]] = (
         FLOW_DOLLARS,
     ),
     Mutant(
-        "dollars-come-with-an-end",
-        "workflows: what is not prepared needs none",
-        without("0"),
+        "preparing-is-free",
+        "workflows: what is not prepared needs no dollars",
+        becomes("return {name for name in instance.steps if not may_begin(instance, name)}"),
         FLOW_DOLLARS,
+    ),
+    Mutant(
+        "fork-spends-its-own",
+        "grants: a fork of a step's episode is no step",
+        never,
+        GRANTS,
+    ),
+    Mutant(
+        "restart-keeps-reserved",
+        "spending: what a restart forgets counts as its most",
+        gives("NO_USD"),
+        "tests/engine/episodes/test_money.py",
+    ),
+    Mutant(
+        "recorded-settled-before-end",
+        "spending: an end settles what an earlier attempt has recorded",
+        dropped,
+        "tests/engine/agents/test_money_of_syntheses.py",
+    ),
+    Mutant(
+        "unsent-is-no-input",
+        "agents: what is not sent reserves nothing",
+        without("exclude"),
+        "tests/engine/agents/test_money.py",
     ),
     Mutant(
         "unneeded-timer-unknown",

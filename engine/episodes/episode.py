@@ -602,8 +602,11 @@ def _wall_used_s(
 
 def _started(episode: Episode, event: EpisodeStarted) -> Episode:
     crashed, is_decided = episode.status in RUNS, episode.converged is not None
+    # What is forgotten here may cost its most.
+    lost = episode.usd_reserved if event.fresh else NO_USD  # guard: restart-keeps-reserved
     return replace(
         episode,
+        usd_used=episode.usd_used + lost if lost else episode.usd_used,
         status=Status.CONVERGING if is_decided else Status.RUNNING,
         node=event.node,
         code=event.code,

@@ -49,6 +49,7 @@ from engine.findings.apply import FindingApplier, log_raised
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.runtime.context import ActorContext
 from engine.runtime.store import Contended
+from engine.spending.episode import EpisodeSpending
 from engine.usercode.leavable import NOT_THE_USERS
 from engine.waits import parked
 from engine.waits.handle import WaitRegistry
@@ -347,6 +348,8 @@ class EpisodeExecution:
 
     async def _end(self, canceled: CancelEpisode) -> None:
         """Write the end of an episode that must not begin or continue."""
+        spending = EpisodeSpending(self._context, self._attempt.opened, lambda: self._episode)
+        await spending.settle_recorded(self._records)  # guard: recorded-settled-before-end
         if self._episode.outputs_left:
             await self._attempt.make_claim()
             canceled = await self._output_steps.cancel(self._episode, canceled)

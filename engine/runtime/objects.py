@@ -67,8 +67,9 @@ async def best_effort(
 ) -> T | None:
     """Return what `put` returns, of something that can be missed; None: it is not put.
 
-    An object store that is away holds up one put, for `PUT_S_MAX`; for `AWAY_S` after that nothing
-    is tried. The log says once that it is away, and that it is back.
+    An object store that is away holds up what is put just then, for `PUT_S_MAX`; for `AWAY_S` after
+    that nothing is tried. A put that takes longer counts as that, too. The log says once that it is
+    away, and that it is back.
     """
     # guard: away-store-not-asked
     if outage.tried_again_s is not None and clock.monotonic_s() < outage.tried_again_s:

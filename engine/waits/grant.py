@@ -59,6 +59,8 @@ def request_for(
 
 
 def _spends_of_instance(opened: EpisodeOpened) -> bool:
+    if opened.fork is not None:  # guard: fork-spends-its-own
+        return False
     return isinstance(opened.trigger, WorkflowTrigger) and opened.trigger.budget_usd > NO_USD
 
 

@@ -225,14 +225,13 @@ def may_wake(spec: WorkflowSpec) -> bool:
 def _due_times(instance: Instance, but: Container[Place]) -> Iterator[datetime]:
     if (deadline := abort_at(instance)) is not None:
         yield deadline
+    held = _held_by_dollars(instance)
     for place, item in instance.items():
         if (deadline := deadline_of(instance, place, item)) is not None:
             yield deadline
         if item.status is not StepStatus.RETRYING or item.retry_at is None or place in but:
             continue
-        is_prepared = instance.steps[place[0]].inputs is not None
-        # guard: dollars-come-with-an-end
-        if not is_prepared or may_begin(instance, place[0]):
+        if place[0] not in held:  # guard: dollars-come-with-an-end
             yield item.retry_at
     for place, undoing in instance.undoings.items():
         deadline = undoing_deadline(instance, place, undoing)
@@ -240,6 +239,14 @@ def _due_times(instance: Instance, but: Container[Place]) -> Iterator[datetime]:
             yield deadline
         if undoing.ended is not None and undoing.ended.retry_at is not None:
             yield undoing.ended.retry_at
+
+
+def _held_by_dollars(instance: Instance) -> set[str]:
+    """Return the steps whose next attempts wait for the end of others, which brings dollars."""
+    if not instance.begun.budget_usd:
+        return set()
+    prepared = (name for name, step in instance.steps.items() if step.inputs is not None)
+    return {name for name in prepared if not may_begin(instance, name)}  # guard: preparing-is-free
 
 
 def _opened(instance: Instance) -> Iterator[EpisodeOpened]:

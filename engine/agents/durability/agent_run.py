@@ -194,7 +194,9 @@ class AgentRun:
             finally:
                 self.listener = None
 
-        size = len(to_json([messages, parameters], fallback=repr))
+        asked = {"messages": messages, "parameters": parameters}
+        # guard: unsent-is-no-input
+        size = len(to_json(asked, exclude={"parameters": _UNSENT}, fallback=repr))
         return Unit(
             kind=StepKind.MODEL_REQUEST,
             name=self.name,
@@ -210,6 +212,10 @@ class AgentRun:
             problem=self.before.problem,
             kept=kept if is_needed or self.parts.shows_prompts else None,
         )
+
+
+_UNSENT: Final = {key: {"__all__": {"metadata"}} for key in ("function_tools", "output_tools")}
+"""What no provider gets, of the parameters of a request."""
 
 
 def _part(operation_id: DurableOperationId, ctx: RunContext[Any] | None) -> str:

@@ -11,8 +11,10 @@ from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
+from engine.agents.toolset import toolset
 from engine.app.actor import Actor
 from engine.app.app import App
+from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
 from engine.execution.driver import EpisodeTurns
@@ -91,6 +93,22 @@ async def test_within_a_limit_the_most_is_reserved_before_each_request():
     assert len(reserved) == 2
     for most, each in zip(reserved, requests(life), strict=True):
         assert most >= each.cost_usd
+
+
+async def test_that_a_tool_asks_people_is_not_sent_and_reserves_nothing():
+    def asking(**options):
+        tools = toolset(tool(look, idempotent=True), **options)
+        agent = agent_of(Script("fine"), toolsets=[tools], model_settings=SHORT)
+
+        async def check(ctx, trigger):
+            return ConvergeResult(summary=(await ctx.agent(agent, "go")).output)
+
+        return app_of(check, usd="10")
+
+    free, asks = [await played(asking(**each)) for each in ({}, {"ask_from": "read"})]
+    reserved = [life.of(StepAnnounced)[0].reserved_usd for life in (free, asks)]
+    # The library's own word for such a tool is three bytes longer.
+    assert reserved[1] - reserved[0] <= PRICE.input_per_million / 1_000_000
 
 
 async def test_a_request_that_may_cost_more_than_is_left_is_not_made():

@@ -24,11 +24,14 @@ from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.tools import Synthesis, overrides
 from engine.app.triggers import event
+from engine.episodes.cancel import ask_to_cancel
 from engine.runtime.store import Turns
 from engine.spending.episode import EpisodeSpending
 from engine.spending.store import SpendingStore
 from engine.spending.window import every_window
+from streams.errors import Unavailable
 from streams.memory import memory_ports
+from streams.model.commands import Cancel
 from streams.model.events import EndStatus, StepAnnounced, StepKind, StepRecorded
 from streams.model.money import Price, Spending
 from streams.model.triggers import Budget, Mode
@@ -114,6 +117,29 @@ async def test_what_is_refused_before_it_is_asked_leaves_nothing_reserved():
     life = await played(app_of(ask, usd="100000", actor=[Spending(usd="100000")]), ports)
     assert life.end.error_class == "invalid_action"
     assert await spent_in(ports) == []
+
+
+async def test_what_was_recorded_is_settled_also_where_its_episode_is_canceled_before_it_goes_on(
+    monkeypatch,
+):
+    app, ports = app_of(twice, usd="10", actor=[Spending(usd="10")]), memory_ports(clock=CLOCK)
+    settle, tried = EpisodeSpending.settle, asyncio.Event()
+
+    async def away(self, path, usd):
+        tried.set()
+        raise Unavailable("gates", detail="they are away")
+
+    monkeypatch.setattr(EpisodeSpending, "settle", away)
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        await tried.wait()
+        canceled = Cancel(actor_id="worker", episode_id=id_, by="ada")
+        await ask_to_cancel(ports, canceled, id="c1")
+        monkeypatch.setattr(EpisodeSpending, "settle", settle)
+        life = await lived(ports, id_)
+    (window,) = await spent_in(ports)
+    assert life.end.status is EndStatus.CANCELED
+    assert (window.used, window.reserved) == (life.end.usd_used, {})
 
 
 async def test_the_most_is_reserved_before_a_model_is_asked_and_its_cost_takes_that_place():

@@ -96,6 +96,12 @@ def test_an_open_child_has_reserved_what_it_may_spend_and_then_counts_with_what_
     assert (episode.usd_used, episode.usd_reserved) == (Decimal("0.15"), NO_USD)
 
 
+def test_what_is_forgotten_with_a_restart_counts_as_the_most_that_it_can_cost():
+    before = (announced("1", "0.50"), announced("2", child=a_child("0.20")), asked("3", "0.07"))
+    episode, _ = lived(*before, Begin(node="n2", fresh=True))
+    assert (episode.usd_used, episode.usd_reserved) == (Decimal("0.77"), NO_USD)
+
+
 def test_a_child_without_a_limit_reserves_nothing():
     episode, _ = lived(announced("1", child=a_child("0")))
     assert episode.usd_reserved == NO_USD

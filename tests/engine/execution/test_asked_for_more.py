@@ -20,6 +20,7 @@ from streams.model.events import (
     EndStatus,
     EpisodeBlocked,
     EpisodeConverged,
+    Fork,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -279,21 +280,22 @@ async def test_a_child_asks_nobody_since_its_budget_is_its_parents():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "options", "kept", "asks"),
+    ("strategy", "options", "kept", "fork", "asks"),
     [
-        (Scripted(*THREE), DOLLARS, "0.45", False),
-        (Scripted(*THREE), DOLLARS, "0", True),
-        (three_calls, {"budget": Budget(turns=2)}, "0.45", True),
+        (Scripted(*THREE), DOLLARS, "0.45", None, False),
+        (Scripted(*THREE), DOLLARS, "0", None, True),
+        (Scripted(*THREE), DOLLARS, "0.45", Fork(episode_id="e0", step_no=0, by="ada"), True),
+        (three_calls, {"budget": Budget(turns=2)}, "0.45", None, True),
     ],
 )
 async def test_a_step_is_granted_none_of_the_dollars_of_its_workflow(
-    strategy, options, kept, asks, asked
+    strategy, options, kept, fork, asks
 ):
     app, ports = app_of(strategy, **options), memory_ports(clock=CLOCK)
     trigger = WorkflowTrigger(
         workflow_instance_id="i", workflow_step_id="s", budget_usd=Decimal(kept)
     )
-    opened = replace(opening(app), trigger=trigger)
+    opened = replace(opening(app), trigger=trigger, fork=fork)
     async with running(app, ports):
         await write(ports, opened.episode_id, opened)
         await ask_start(ports, opened.episode_id)
