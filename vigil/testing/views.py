@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from streams.model.events import (
     StoredResult,
 )
 from streams.model.findings import Finding
+from streams.model.money import NO_USD
 from streams.model.triggers import Budget
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
@@ -56,6 +58,8 @@ class StepSnapshot:
     """Path of the call in a function, such as `4.2.1`; in a class, its turn."""
     stored: StoredResult | None = None
     """The digest and size of a large result; None: the journal has the result itself."""
+    cost_usd: Decimal | None = None
+    """What the request to a model has cost, in US dollars; None: nobody knows, or it is none."""
 
     def __str__(self) -> str:
         return f"{self.number}. {self.name} → {self._brought}"
@@ -132,7 +136,7 @@ class EpisodeSnapshot:
     """Turns that led to a step, over all attempts."""
     tokens: int
     budget: Budget
-    """Its limits."""
+    """Its limits, `usd` in dollars among them."""
     opened_at: datetime
     ended_at: datetime | None
     waits: tuple[Waiting, ...]
@@ -144,6 +148,16 @@ class EpisodeSnapshot:
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self.ended_at is not None
+
+    @property
+    def cost_usd(self) -> Decimal:
+        """What its own requests to models have cost, in US dollars, as far as that is known.
+
+        The sum of its steps, as `vigil episodes show` has it. Its budget counts more: what its
+        children have spent, and of a request of unknown cost the most that it can have cost.
+        """
+        costs = (each.cost_usd for each in self.steps)
+        return sum((usd for usd in costs if usd is not None), NO_USD)
 
     def step(self, name: str) -> StepSnapshot:
         """Return the only step called `name`; an `AssertionError` shows those that there are."""
@@ -199,6 +213,11 @@ class WorkflowSnapshot:
     error_class: str
     """Why it failed, or was skipped: `overlap`; empty: it did not."""
     error_detail: str
+    spent_usd: Decimal
+    """What its ended steps have spent, with their children, earlier attempts and compensation, in
+    US dollars. Of a request of unknown cost it counts the most that it can have cost."""
+    budget_usd: Decimal
+    """Most that it may spend, in US dollars; 0: any sum."""
 
     def __str__(self) -> str:
         steps = ", ".join(f"{name} {status}" for name, status in self.steps.items())
@@ -253,6 +272,7 @@ def _step(recorded: StepRecorded, objects: MemoryObjects) -> StepSnapshot:
         error_detail=recorded.error_detail,
         path=recorded.path,
         stored=stored,
+        cost_usd=recorded.cost_usd,
     )
 
 
@@ -350,6 +370,8 @@ def workflow_of(instance_id: str, instance: Instance) -> WorkflowSnapshot:
         waits=tuple(_step_waits(instance_id, instance)),
         error_class=end.error_class if end else "",
         error_detail=end.error_detail if end else "",
+        spent_usd=instance.spent_usd,
+        budget_usd=instance.begun.budget_usd,
     )
 
 
