@@ -85,6 +85,14 @@ async def test_people_may_change_the_arguments():
     assert done == ["web-2"]
 
 
+async def test_a_model_sees_its_call_as_it_has_made_it_though_people_have_changed_the_arguments():
+    script = Script([("restart", {"service": "web"})], last_told)
+    await lives(*restarting(script, []), ("approve", {"plan": {"service": "web-2"}}))
+    _, answer, returned = script.asked[-1]
+    assert [each.args for each in answer.tool_calls] == [{"service": "web"}]
+    assert [each.content for each in returned.parts] == ["web-2 is up"]
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
