@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 
 import pytest
 
+from tests.engine.stage import CLOCK
 from tests.engine.workflows.flows import done, flow, given, needs
 from tests.vigil.program import Vigil
 from tests.vigil.test_command_line import one_line
+from vigil.commands.workflows import print_instance
 from vigil.printing.tables import terminal
-from vigil.printing.workflow_tree import tree_of
+from vigil.printing.workflow_tree import record_of, rows_of, tree_of
 
 APP = '''
 """One actor that does what it is told, and a workflow that asks before it pays."""
@@ -254,6 +257,21 @@ def test_the_graph_shows_each_step_below_what_it_waits_for_last(capsys):
         "│       └── d  pending  after b, too",
         "└── b  running",
     ]
+
+
+def test_a_step_of_an_instance_with_a_budget_shows_what_its_newest_attempt_may_spend(capsys):
+    made = flow("a", ("b", needs("a")), budget_usd=2)
+    instance = given(made, dollars={"a": "0.50"}).flow.instance
+    rows = rows_of(instance)
+    assert {each["step_id"]: each["budget_usd"] for each in rows} == {
+        "a": Decimal("0.50"),
+        "b": None,
+    }
+    print_instance(record_of(instance), rows, now=CLOCK.now())
+    _, shown = capsys.readouterr().out.split("Steps\n")
+    heading, row, *_ = shown.splitlines()
+    assert "at most (USD)" in heading
+    assert "0.50" in row
 
 
 @pytest.mark.parametrize("command", [("show",), ("cancel",), ("resume", "a", "--skip")])

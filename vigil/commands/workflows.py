@@ -77,10 +77,11 @@ STEPS: Final = Listing(
         Column("after", "depends_on"),
         Column("episode", "episode_id", Form.ID),
         Column("tries", "attempts"),
+        Column("at most (USD)", "at_most"),
         Column("error", "error", room=SENTENCE),
         Column("next try", "retry_at", Form.AGE),
     ),
-    spare=("tries", "next try", "after", "runs", "error"),
+    spare=("tries", "at most (USD)", "next try", "after", "runs", "error"),
 )
 
 _SUMS: Final = ("spent_usd", "kept_usd", "budget_usd")
@@ -181,8 +182,16 @@ def print_instance(row: Row, steps: Sequence[Row], *, now: datetime) -> None:
     if todo := what_to_do(row, steps):
         told["what to do"] = todo
     show_sheet(f"instance {row['instance_id']}", told)
-    shown = [{**each, "error": columns.error_of(each)} for each in steps]
-    show_section("Steps", shown, STEPS, now=now)
+    show_section("Steps", [_step(each) for each in steps], STEPS, now=now)
+
+
+def _step(row: Row) -> Row:
+    usd = row["budget_usd"]
+    return {
+        **row,
+        "at_most": dollars(Decimal(str(usd))) if usd else None,
+        "error": columns.error_of(row),
+    }
 
 
 def _used(row: Row) -> str:

@@ -71,6 +71,7 @@ def rows_of(instance: Instance) -> list[dict[str, object]]:
                     "runs": runs,
                     "depends_on": ", ".join(spec.depends_on) or None,
                     "attempts": item.attempt,
+                    "budget_usd": item.budget_usd or None,
                     "episode_id": item.episode_id or None,
                     "reused_episode_id": item.reused_episode_id or None,
                     "error_class": item.error_class or None,

@@ -340,18 +340,18 @@ INSTANCE_STEPS: Final[Rows] = [
     {
         "depth": 0, "step_id": "drain", "status": "done", "runs": "ops.drain", "depends_on": None,
         "attempts": 1, "episode_id": str(DRAINED), "error_class": None, "error_detail": None,
-        "retry_at": None,
+        "retry_at": None, "budget_usd": Decimal("0.50"),
     },
     {
         "depth": 1, "step_id": "upgrade[0]", "status": "retrying", "runs": "ops.upgrade",
         "depends_on": "drain", "attempts": 2, "episode_id": str(UPGRADED),
         "error_class": "tool_unavailable", "error_detail": "the mirror does not answer",
-        "retry_at": after(seconds=40),
+        "retry_at": after(seconds=40), "budget_usd": Decimal("0.50"),
     },
     {
         "depth": 2, "step_id": "verify", "status": "awaiting_approval", "runs": "ops.verify",
         "depends_on": "upgrade", "attempts": 0, "episode_id": None, "error_class": None,
-        "error_detail": None, "retry_at": None,
+        "error_detail": None, "retry_at": None, "budget_usd": None,
     },
 ]  # fmt: skip
 DEFINED: Final[Rows] = [
