@@ -10594,6 +10594,18 @@ TABLE: Final[Sequence[Mutant]] = (
         FLOW_DOLLARS,
     ),
     Mutant(
+        "task-followed-within-call",
+        "mcp: a call waits for the end of its task",
+        becomes("return answer"),
+        "tests/engine/toolbox/test_mcp.py",
+    ),
+    Mutant(
+        "failed-task-fails-call",
+        "mcp: a task that has failed is no result",
+        never,
+        "tests/engine/toolbox/test_mcp.py",
+    ),
+    Mutant(
         "preparing-is-free",
         "workflows: what is not prepared needs no dollars",
         becomes("return {name for name in instance.steps if not may_begin(instance, name)}"),

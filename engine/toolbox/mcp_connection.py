@@ -57,6 +57,7 @@ from engine.app.tools import (
 )
 from engine.secrets import without
 from engine.telemetry import keep_urls_out_of_logs
+from engine.toolbox import mcp_tasks
 from engine.toolbox.mcp_declared import (
     DETAIL_CHARS_MAX,
     Endpoint,
@@ -66,6 +67,7 @@ from engine.toolbox.mcp_declared import (
     ServerTool,
     pin_line,
 )
+from engine.toolbox.mcp_tasks import TaskHandle, Tasks, TaskState
 from streams.clock import Clock
 from streams.json import JsonObject
 
@@ -99,6 +101,9 @@ ANSWERS: Final = "_answers"
 STATE: Final = "_state"
 """The argument that has the state that came with the question."""
 
+TASK: Final = "_task"
+"""The argument that has the id of the task that is looked at."""
+
 _MS_PER_S: Final = 1_000
 
 _CLASSES: Final[Mapping[int, str]] = {
@@ -127,6 +132,10 @@ class _Request:
     """To what the server has asked, by its keys."""
     state: str | None = None
     """The server's own words."""
+    task: str = ""
+    """The task that is looked at instead; empty: none."""
+    may_be_task: bool = False
+    """Whether a task may be the answer."""
 
 
 @dataclass
@@ -169,8 +178,11 @@ class McpConnection:
         listed.check_pin(tool.allowed.pin)
         self._tell_pin(tool, listed)
         request = self._request(tool, args, ctx)
-        listed.check_arguments(request.args)
+        if not request.task:
+            listed.check_arguments(request.args)
         answer = await self._answer(session, request, seen)
+        if isinstance(answer, TaskHandle | TaskState):
+            return mcp_tasks.told(answer)
         if isinstance(answer, InputRequiredResult):
             if not tool.allowed.may_ask:  # guard: question-fails-call
                 raise self._tool_failed(INPUT_REQUIRED, _question(answer))
@@ -229,8 +241,50 @@ class McpConnection:
 
     async def _answer(
         self, session: _Session, request: _Request, seen: _Seen
-    ) -> CallToolResult | InputRequiredResult:
-        """Return what the server answers: a result, or what it asks."""
+    ) -> CallToolResult | InputRequiredResult | TaskHandle | TaskState:
+        """Return what the server answers: a result, what it asks, or a task that goes on."""
+        if request.task:
+            looked = await self._state(session, request, seen)
+            return self._ended(looked) or looked
+        answer = await self._called(session, request, seen)
+        if not isinstance(answer, TaskHandle) or request.may_be_task:
+            return answer
+        # guard: task-followed-within-call
+        state: TaskHandle | TaskState = answer
+        looks = replace(request, task=answer.task_id, responses=None)
+        while (ended := self._ended(state)) is None:
+            if state.status == INPUT_REQUIRED:
+                raise self._tool_failed(INPUT_REQUIRED, _question_of_task(state))
+            await self._clock.sleep(mcp_tasks.pause_s(state))
+            state = await self._state(session, looks, seen)
+        return ended
+
+    async def _state(self, session: _Session, request: _Request, seen: _Seen) -> TaskState:
+        try:
+            return await mcp_tasks.state_of(session.client, request.task, request.responses)
+        except MCPError as error:
+            raise self._failure(session, error, seen) from error
+        except ValidationError as error:
+            raise self._tool_failed(INVALID_RETURN, f"its task: {error}") from error
+
+    def _ended(self, state: TaskHandle | TaskState) -> CallToolResult | None:
+        """Return the result of a task; None: it goes on. `ToolFailed`: there is none."""
+        if state.status in {"failed", "cancelled"}:  # guard: failed-task-fails-call
+            error = (state.error if isinstance(state, TaskState) else None) or {}
+            why = error.get("message") or getattr(state, "status_message", None)
+            raise self._tool_failed(
+                "tool_failed", f"its task has {state.status}: {why or 'no reason'}"
+            )
+        if state.status != "completed" or not isinstance(state, TaskState):
+            return None
+        try:
+            return CallToolResult.model_validate(state.result)
+        except ValidationError as error:
+            raise self._tool_failed(INVALID_RETURN, f"its task: {error}") from error
+
+    async def _called(
+        self, session: _Session, request: _Request, seen: _Seen
+    ) -> CallToolResult | InputRequiredResult | TaskHandle:
         for _ in range(ROUNDS_MAX):
             try:
                 answer = await session.client.call_tool(
@@ -240,13 +294,17 @@ class McpConnection:
                     input_responses=request.responses,
                     request_state=request.state,
                     allow_input_required=True,
+                    allow_claimed=True,
                 )
             except MCPError as error:
                 raise self._failure(session, error, seen) from error
             except (ValidationError, RuntimeError) as error:
                 # What came is no result, or not one as the server has declared it.
                 raise self._tool_failed(INVALID_RETURN, str(error)) from error
-            if isinstance(answer, CallToolResult) or answer.input_requests:
+            if isinstance(answer, CallToolResult | TaskHandle):
+                return answer
+            assert isinstance(answer, InputRequiredResult), "nothing else is claimed"
+            if answer.input_requests:
                 return answer
             request = replace(request, responses=None, state=answer.request_state)
             await self._clock.sleep(ROUND_S)
@@ -256,10 +314,11 @@ class McpConnection:
     def _request(self, tool: ServerTool, args: JsonObject, ctx: CallContext) -> _Request:
         """Return what is asked of the server; `ToolFailed`: answers cannot be such."""
         meta = {IDEMPOTENCY_KEY: ctx.idempotency_key}  # guard: key-in-meta
-        if not tool.allowed.may_ask:
+        may_be_task = tool.allowed.may_be_task
+        if not (tool.allowed.may_ask or may_be_task):
             return _Request(tool.name, args, meta)
-        own = {name: each for name, each in args.items() if name not in {ANSWERS, STATE}}
-        state = args.get(STATE)
+        own = {name: each for name, each in args.items() if name not in {ANSWERS, STATE, TASK}}
+        state, task = args.get(STATE), args.get(TASK, "")
         try:
             responses = _responses(args.get(ANSWERS))
         except (AttributeError, ValidationError) as error:
@@ -267,7 +326,9 @@ class McpConnection:
             raise self._tool_failed(INVALID_ARGUMENTS, problem) from error
         if state is not None and not isinstance(state, str):
             raise self._tool_failed(INVALID_ARGUMENTS, f"{STATE}: not a text of the server's")
-        return _Request(tool.name, own, meta, responses, state)
+        if not isinstance(task, str) or (task and not may_be_task):
+            raise self._tool_failed(INVALID_ARGUMENTS, f"{TASK}: not the id of a task of this tool")
+        return _Request(tool.name, own, meta, responses, state, task, may_be_task)
 
     def _tell_pin(self, tool: ServerTool, listed: ListedTool) -> None:
         """Log, once, the pin of a tool that has none."""
@@ -418,6 +479,7 @@ def _over(server: StdioServerParameters | Transport) -> Client:
         client_info=Implementation(name="vigil", version="1"),
         cache=None,
         elicitation_callback=_answer_later,  # A server that may ask says what it asks.
+        extensions=[Tasks()],
     )
 
 
@@ -524,6 +586,12 @@ def _question(answer: InputRequiredResult) -> str:
     requests = (answer.input_requests or {}).values()
     asked = [f"{each.method}: {_asked(_dumped(each.params)) or '…'}" for each in requests]
     return f"the server asks before it goes on: {'; '.join(asked)}"
+
+
+def _question_of_task(state: TaskHandle | TaskState) -> str:
+    requests = (state.requests if isinstance(state, TaskState) else None) or {}
+    asked = [_asked(each.get("params")) or "…" for each in requests.values()]
+    return f"the task of the call asks before it goes on: {'; '.join(asked)}"
 
 
 def _dumped(params: object) -> object:

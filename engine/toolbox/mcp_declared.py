@@ -76,6 +76,11 @@ class McpTool(msgspec.Struct, frozen=True):
     `{"resultType": "input_required", "inputRequests": {…}, "requestState": …}`. A second call with
     the same arguments, `_answers={key: {…}}` and `_state=…` answers it; `None` declines. Else it
     fails as `input_required`."""
+    may_be_task: bool = False
+    """Whether a task of the server is the result of a call that goes on there, as the protocol has
+    it: `{"resultType": "task", "taskId": …, "status": …}`. A later call with `_task=…` looks at it,
+    and brings the result of the first call once that is there; `_answers` answers what it asks.
+    Else a call waits for the end of its task, within its `timeout_s`."""
     timeout_s: float | None = None
     """Longest that a call may take, in seconds; None: as the server's `timeout_s`."""
     retries: Retries | None = None
@@ -260,8 +265,10 @@ class ServerTool(Tool):
         if schema is None:  # guard: undescribed-tool-not-offered
             problem = "no model knows it without its input_schema; `vigil mcp pins --with-schemas`"
             raise BadTool(name, f"{problem} prints the line to write")
-        if self.allowed.may_ask:  # guard: question-for-no-model
+        if self.allowed.may_ask or self.allowed.may_be_task:  # guard: question-for-no-model
             problem = "may_ask: a model would get what the server asks people; call it yourself"
+            if self.allowed.may_be_task:
+                problem = "may_be_task: a model would have to look again; call it yourself"
             raise BadTool(name, f"{problem}, from an `async def name(ctx, …)`")
         return OfferedTool(
             capability=capability,

@@ -14,19 +14,24 @@ import json
 import os
 import socket
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
+from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import Context, Image
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import (
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     ElicitRequest,
     ElicitRequestFormParams,
     InputRequiredResult,
+    RequestParams,
     ToolAnnotations,
 )
 
@@ -39,9 +44,68 @@ async def as_of_old(ctx, call_next):
     return await call_next(ctx)
 
 
+class OfTask(RequestParams):
+    task_id: str
+    input_responses: dict[str, Any] | None = None
+
+
+class Tasks(Extension):
+    """Lets calls of `build` go on as tasks, which are done at the third look."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self) -> None:
+        self.looks: Counter[str] = Counter()
+        self.given: dict[str, dict[str, Any]] = {}
+        self.answers: dict[str, Any] = {}
+
+    def methods(self):
+        return [
+            MethodBinding("tasks/get", OfTask, self.get),
+            MethodBinding("tasks/update", OfTask, self.update),
+        ]
+
+    async def get(self, ctx, params):
+        del ctx
+        given = self.given.get(params.task_id)
+        if given is None:
+            raise MCPError(INVALID_PARAMS, f"there is no task {params.task_id}")
+        self.looks[params.task_id] += 1
+        return {"resultType": "complete", **self.state(params.task_id, given)}
+
+    async def update(self, ctx, params):
+        del ctx
+        self.answers[params.task_id] = params.input_responses["sure"]
+        return {"resultType": "complete"}
+
+    def state(self, id_, given):
+        of_all = {"taskId": id_, "ttlMs": None, "pollIntervalMs": 10}
+        if self.looks[id_] < 3:
+            return {**of_all, "status": "working"}
+        if given.get("fails"):
+            return {**of_all, "status": "failed", "error": {"code": 1, "message": "no disk"}}
+        if given.get("asks") and id_ not in self.answers:
+            wanted = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+            asked = {"mode": "form", "message": "Really build?", "requestedSchema": wanted}
+            asks = {"sure": {"method": "elicitation/create", "params": asked}}
+            return {**of_all, "status": "input_required", "inputRequests": asks}
+        said = f"built {given['what']}, {json.dumps(self.answers.get(id_))}"
+        result = {"content": [{"type": "text", "text": said}], "isError": False}
+        return {**of_all, "status": "completed", "result": {**result, "resultType": "complete"}}
+
+    async def intercept_tool_call(self, params, ctx, call_next):
+        if params.name != "build":
+            return await call_next(ctx)
+        id_ = f"t{len(self.given) + 1}"
+        self.given[id_] = params.arguments
+        state = self.state(id_, params.arguments)
+        return {"resultType": "task", **state}
+
+
 server = MCPServer(
     "notes",
     middleware=[as_of_old],
+    extensions=[Tasks()],
     cache_hints={"tools/list": CacheHint(ttl_ms=int(os.environ.get("NOTES_TTL_MS", "0")))},
     log_level="ERROR",
 )
@@ -122,6 +186,12 @@ def wipe(what: str, ctx: Context) -> str | InputRequiredResult:
         return InputRequiredResult(input_requests=asked, request_state=what)
     said = ctx.input_responses["sure"]
     return f"{ctx.request_state}: {said.action} {json.dumps(said.content)}"
+
+
+@server.tool(structured_output=False)
+def build(what: str, asks: bool = False, fails: bool = False) -> str:
+    """Build something, as a task."""
+    return "nobody knows tasks"
 
 
 @server.tool()

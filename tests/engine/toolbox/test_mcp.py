@@ -149,6 +149,54 @@ async def test_an_answer_that_cannot_be_one_is_not_sent(served):
     assert "_state: not a text of the server's" in state.detail
 
 
+DEFERRED = {"build": McpTool("change", may_be_task=True)}
+
+
+async def test_a_call_waits_for_the_end_of_its_task(where):
+    async with reaching(where, tools={"build": "change"}) as call:
+        assert await call("build", what="it") == "built it, null"
+
+
+async def test_a_task_that_has_failed_or_asks_fails_a_call_that_waits_for_it(served):
+    async with calling(**served, tools={"build": "change"}) as call:
+        broken = await failed(call, "build", what="it", fails=True)
+        asked = await failed(call, "build", what="it", asks=True)
+    assert broken.error_class == "tool_failed"
+    assert "its task has failed: no disk" in broken.detail
+    assert asked.error_class == "input_required"
+    assert "asks before it goes on: Really build?" in asked.detail
+
+
+async def test_a_task_may_be_the_result_and_be_looked_at_by_later_calls(served):
+    async with calling(**served, tools=DEFERRED) as call:
+        said = [await call("build", what="it")]
+        while isinstance(said[-1], dict):
+            said.append(await call("build", _task=said[0]["taskId"]))
+    assert [each["status"] for each in said[:-1]] == ["working"] * 3
+    assert {each["resultType"] for each in said[:-1]} == {"task"}
+    assert said[-1] == "built it, null"
+
+
+async def test_a_task_is_looked_at_over_another_connection_and_answered(served):
+    async with calling(**served, tools=DEFERRED) as call:
+        task = (await call("build", what="it", asks=True))["taskId"]
+    async with calling(**served, tools=DEFERRED) as call:
+        said = [await call("build", _task=task) for _ in range(3)][-1]
+        assert said["status"] == "input_required"
+        assert said["inputRequests"]["sure"]["params"]["message"] == "Really build?"
+        done = await call("build", _task=task, _answers={"sure": {"ok": True}})
+    assert done == 'built it, {"action": "accept", "content": {"ok": true}}'
+
+
+async def test_a_task_that_is_not_there_or_of_no_such_tool_fails_the_look(served):
+    async with calling(**served, tools=DEFERRED) as call:
+        gone = await failed(call, "build", _task="t99")
+        odd = await failed(call, "build", _task=7)
+    assert gone.error_class == odd.error_class == "invalid_arguments"
+    assert "there is no task t99" in gone.detail
+    assert "_task: not the id of a task" in odd.detail
+
+
 async def test_a_call_that_the_server_puts_off_comes_again(call):
     assert await call("later") == {"result": "second"}
 
@@ -565,6 +613,7 @@ def test_a_description_that_cannot_be_one_is_refused(tool, problem):
     [
         ("read", "notes.search.*: no model knows it without its input_schema; `vigil mcp pins"),
         (told(may_ask=True), "notes.search.*: may_ask: a model would get what the server asks"),
+        (told(may_be_task=True), "notes.search.*: may_be_task: a model would have to look again"),
     ],
 )
 def test_a_tool_that_no_model_can_use_is_not_offered(tool, problem):
