@@ -114,7 +114,7 @@ async def test_an_answer_that_is_an_error_fails_with_its_text(call):
 async def test_a_tool_that_the_server_lacks_is_not_found(call):
     failure = await failed(call, "gone")
     assert failure.error_class == "tool_not_found"
-    assert "the server has no 'gone'; it has add, die," in failure.detail
+    assert "the server has no 'gone'; it has add, build, die," in failure.detail
 
 
 async def test_a_question_of_the_server_fails_with_what_it_asks(call):
