@@ -42,6 +42,7 @@ from __future__ import annotations
 import inspect
 import re
 import sysconfig
+from decimal import Decimal
 from pathlib import Path
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -224,9 +225,11 @@ Limit: TypeAlias = Literal["turns", "tokens", "wall_s", "usd"]
 class BudgetExceeded(EpisodeFailed):
     """A limit of the budget is used up; `on_exhausted` may make a result of what there is."""
 
-    def __init__(self, limit: Limit, detail: str) -> None:
+    def __init__(self, limit: Limit, detail: str, *, lacks: Decimal | int = 0) -> None:
         super().__init__(BUDGET_EXCEEDED, f"{limit}: {detail}")
         self.limit = limit
+        self.lacks = lacks
+        """Least of the limit that the episode needs beyond its budget to go on; 0: unknown."""
 
 
 class SpendingExceeded(BudgetExceeded):

@@ -42,7 +42,7 @@ from streams.model.events import (
     StoredResult,
 )
 from streams.model.findings import FindingIntent, FindingOutcome
-from streams.model.money import NO_USD, dollars
+from streams.model.money import NO_USD, USD_LEAST, dollars
 from streams.model.outputs import (
     ALL_OUTPUTS_FAILED,
     FAILURES,
@@ -769,13 +769,16 @@ def overspent(
     """
     budget = granted.beyond(budget)
     if 0 < budget.turns <= turns:  # guard: turn-budget
-        return BudgetExceeded("turns", f"{turns} used of {budget.turns}")
+        told, lacks = f"{turns} used of {budget.turns}", turns - budget.turns + 1
+        return BudgetExceeded("turns", told, lacks=lacks)
     if 0 < budget.tokens <= tokens:  # guard: token-budget
-        return BudgetExceeded("tokens", f"{tokens} used of {budget.tokens}")
+        told, lacks = f"{tokens} used of {budget.tokens}", tokens - budget.tokens + 1
+        return BudgetExceeded("tokens", told, lacks=lacks)
     if 0 < budget.wall_s <= wall_s:  # guard: wall-budget
         return BudgetExceeded("wall_s", f"{wall_s:.3f} used of {budget.wall_s:g}")
     if 0 < budget.usd <= usd:  # guard: usd-budget
-        return BudgetExceeded("usd", f"{dollars(usd)} used of {dollars(budget.usd)}")
+        told = f"{dollars(usd)} used of {dollars(budget.usd)}"
+        return BudgetExceeded("usd", told, lacks=usd - budget.usd + USD_LEAST)
     return None
 
 
@@ -788,7 +791,8 @@ def unaffordable(
         return None
     kept = f" and {dollars(reserved)} reserved" if reserved else ""
     detail = f"{dollars(used)} used{kept} of {dollars(budget.usd)}"
-    return BudgetExceeded("usd", f"{detail}; the next request may cost {dollars(usd)}")
+    told = f"{detail}; the next request may cost {dollars(usd)}"
+    return BudgetExceeded("usd", told, lacks=used + reserved + usd - budget.usd)
 
 
 def find_loop(traces: Sequence[Trace]) -> tuple[Trace, ...]:

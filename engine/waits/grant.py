@@ -21,7 +21,7 @@ from engine.children.rules import parent_of
 from engine.episodes.episode import Episode
 from engine.errors import BudgetExceeded, Refused, SpendingExceeded
 from streams.model.events import GRANTED, EpisodeOpened
-from streams.model.money import NO_USD, dollars, usd_of
+from streams.model.money import NO_USD, dollars, rounded_up
 from streams.model.triggers import WorkflowTrigger
 from streams.model.waits import OnExpiry
 
@@ -31,7 +31,8 @@ def request_for(
 ) -> RequestApproval | None:
     """Return what people are asked where a call does not fit in the budget; None: nobody is.
 
-    By default as much again as the budget that the episode was opened with.
+    By default as much again as the budget that the episode was opened with, or what the call lacks,
+    if that is more.
     """
     opened = episode.opened
     # guard: windows-are-not-granted
@@ -45,8 +46,9 @@ def request_for(
     if exceeded.limit == "usd" and _spends_of_instance(opened):
         return None
     named = asking.plan if isinstance(asking.plan, dict) else {}
-    more = named.get(exceeded.limit, getattr(opened.budget, exceeded.limit))
-    shown = dollars(usd_of(more)) if exceeded.limit == "usd" else more
+    enough = max(getattr(opened.budget, exceeded.limit), exceeded.lacks)
+    more = named.get(exceeded.limit, enough)
+    shown = dollars(rounded_up(more)) if exceeded.limit == "usd" else more
     told = f"{exceeded.detail}; grant {shown} more?"
     return replace(
         asking,

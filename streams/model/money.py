@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec.structs import force_setattr
@@ -67,6 +67,11 @@ def kept_usd(struct: Struct, *names: str) -> None:
 def least_usd(one: Decimal, other: Decimal) -> Decimal:
     """Return the lower of two limits, of which 0 is none."""
     return min(one, other) if one and other else one or other
+
+
+def rounded_up(usd: Usd) -> Decimal:
+    """Return a sum with no more digits behind the point than may be declared."""
+    return Decimal(str(usd)).quantize(Decimal(10) ** -USD_PLACES_MAX, rounding=ROUND_CEILING)
 
 
 def dollars(usd: Decimal) -> str:

@@ -128,6 +128,15 @@ def test_a_request_fits_if_all_that_it_can_cost_is_left():
     )
 
 
+def test_what_has_no_room_says_how_much_it_lacks_to_go_on():
+    some = {"used": Decimal("0.20"), "reserved": Decimal("0.25")}
+    assert unaffordable(Budget(usd="0.50"), Decimal("0.06"), **some).lacks == Decimal("0.01")
+    budget = Budget(turns=0, tokens=1000, usd="0.50")
+    assert overspent(budget, turns=1, tokens=5000, wall_s=0).lacks == 4001
+    spent = overspent(budget, turns=1, tokens=0, wall_s=0, usd=Decimal("1.50"))
+    assert spent.lacks == Decimal("1.000001")
+
+
 @pytest.mark.parametrize("given", ["0.10", 0.1, Decimal("0.1")])
 def test_a_sum_is_the_same_however_it_is_written(given):
     assert Budget(usd=given) == Budget(usd=Decimal("0.1"))

@@ -131,6 +131,15 @@ async def test_people_are_asked_for_as_much_again_and_it_goes_on_where_it_was(
     assert len(calls) == len({each.path for each in calls}) == 3
 
 
+async def test_where_as_much_again_is_not_enough_people_are_asked_for_what_is():
+    asking = Scripted(ask(1, worst="0.0113250000001", cost="0.01"))
+    life = await Told(app_of(asking, budget=Budget(turns=0, usd="0.002"))).play("approve")
+    (request,) = requests_of(life)
+    assert bytes(request.plan) == b'{"usd":"0.009325000001"}'
+    assert request.summary.endswith("; grant 0.009325000001 more?")
+    assert life.end.status is EndStatus.DONE
+
+
 async def test_what_is_granted_is_no_turn_and_counts_over_all_attempts():
     life = await Told(app_of(three_calls, budget=Budget(turns=2))).play({"turns": 5})
     assert life.episode.granted == Grant(turns=5)
