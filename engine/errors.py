@@ -231,6 +231,11 @@ class BudgetExceeded(EpisodeFailed):
         self.lacks = lacks
         """Least of the limit that the episode needs beyond its budget to go on; 0: unknown."""
 
+    def adding(self, why: str) -> BudgetExceeded:
+        """Return the same error with `why` behind what is used."""
+        used = self.detail.removeprefix(f"{self.limit}: ")
+        return BudgetExceeded(self.limit, f"{used}; {why}", lacks=self.lacks)
+
 
 class SpendingExceeded(BudgetExceeded):
     """What an actor or the stack may spend is used up; nobody can grant one episode more."""

@@ -93,6 +93,7 @@ from engine.waits import answer as answers
 from engine.waits import grant, parked
 from engine.waits import wait as blocking
 from engine.waits.approval import request_of
+from engine.workflows.budget import of_share
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import (
     EpisodeConverged,
@@ -658,6 +659,9 @@ class Driver:
             raise
         except ReplayDiffers as differs:
             await self._park(differs, records)
+        except BudgetExceeded as exceeded:
+            declared = self.turns.executor.expectation.budget.usd
+            await self._end(of_share(exceeded, self.opened, declared), records)
         except EpisodeFailed as failed:
             await self._end(failed, records)
         await self.journal.barrier()

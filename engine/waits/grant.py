@@ -85,5 +85,4 @@ def not_granted(exceeded: BudgetExceeded, episode: Episode) -> BudgetExceeded:
     """Return `exceeded` with why people have granted no more."""
     if not episode.not_granted:
         return exceeded
-    used = exceeded.detail.removeprefix(f"{exceeded.limit}: ")
-    return BudgetExceeded(exceeded.limit, f"{used}; no more was granted: {episode.not_granted}")
+    return exceeded.adding(f"no more was granted: {episode.not_granted}")

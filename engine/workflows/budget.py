@@ -13,9 +13,11 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
+from engine.errors import BudgetExceeded, SpendingExceeded
 from engine.workflows.instance import Instance
-from streams.model.money import NO_USD, USD_LEAST, least_usd
-from streams.model.triggers import AdaptiveBudget, Budget
+from streams.model.events import EpisodeOpened
+from streams.model.money import NO_USD, USD_LEAST, dollars, least_usd
+from streams.model.triggers import AdaptiveBudget, Budget, WorkflowTrigger
 from streams.model.workflows import StepSpec, StepStatus, Task
 
 
@@ -72,6 +74,18 @@ def adapting(task: Task, share: Decimal) -> AdaptiveBudget | None:
     is_whole = share > USD_LEAST and share >= most_of_task(task)
     # guard: starved-episode-adapts-nothing
     return task.adaptive_budget if is_whole or not share else None
+
+
+def of_share(exceeded: BudgetExceeded, opened: EpisodeOpened, declared: Decimal) -> BudgetExceeded:
+    """Return `exceeded` with where the dollars come from that are less than `declared`."""
+    trigger, usd = opened.trigger, opened.budget.usd
+    if exceeded.limit != "usd" or isinstance(exceeded, SpendingExceeded):
+        return exceeded
+    if not isinstance(trigger, WorkflowTrigger) or usd != trigger.budget_usd:
+        return exceeded
+    if 0 < declared <= usd:
+        return exceeded
+    return exceeded.adding(f"{dollars(usd)} was left of its workflow's budget")
 
 
 def kept_usd(instance: Instance) -> Decimal:

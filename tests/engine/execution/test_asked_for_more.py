@@ -314,6 +314,32 @@ async def test_a_step_is_granted_none_of_the_dollars_of_its_workflow(
     assert bool(requests_of(life)) is asks
 
 
+@pytest.mark.parametrize(
+    ("declared", "kept", "told"),
+    [
+        ("0.45", "0.25", "; 0.25 was left of its workflow's budget"),
+        ("0", "0.25", "; 0.25 was left of its workflow's budget"),
+        ("0.25", "0.25", ""),
+        ("0.25", "2.00", ""),
+    ],
+)
+async def test_a_step_that_got_less_than_it_declares_says_where_its_dollars_come_from(
+    declared, kept, told
+):
+    app = app_of(Scripted(*THREE), budget=Budget(turns=0, usd=declared), on_exhausted=None)
+    trigger = WorkflowTrigger(
+        workflow_instance_id="i", workflow_step_id="s", budget_usd=Decimal(kept)
+    )
+    budget = Budget(turns=0, usd="0.25")
+    ports, opened = memory_ports(clock=CLOCK), replace(opening(app), trigger=trigger, budget=budget)
+    async with running(app, ports):
+        await write(ports, opened.episode_id, opened)
+        await ask_start(ports, opened.episode_id)
+        life = await lived(ports, opened.episode_id)
+    used = "usd: 0.00 used of 0.25; the next request may cost 0.30"
+    assert life.end.error_detail == f"{used}{told}"
+
+
 async def test_who_grants_a_step_more_turns_grants_no_dollars_of_its_workflow():
     app, ports = app_of(three_calls, budget=Budget(turns=2, usd="0.45")), memory_ports(clock=CLOCK)
     trigger = WorkflowTrigger(
