@@ -363,9 +363,15 @@ def wrong(field: str, problem: str) -> PydanticCustomError:
 
 
 def near(given: str, there: Iterable[str]) -> str:
-    """Return which of the names `there` is like `given`, or else all of them if they are few."""
+    """Return which of the names `there` is like `given`, or else all of them if they are few.
+
+    One that begins with what is given is nearer than any that is spelled alike.
+    """
     names = list(there)
-    if like := get_close_matches(given, names, n=1):
+    begun = [each for each in names if given and each.startswith(given)]
+    if like := get_close_matches(given, begun, n=1, cutoff=0) or get_close_matches(
+        given, names, n=1
+    ):
         return f"did you mean {like[0]}?"
     return f"known: {', '.join(names)}" if 0 < len(names) <= NAMES_MAX else ""
 

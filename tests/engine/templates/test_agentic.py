@@ -338,6 +338,10 @@ WRONG = {
         config(tools=["look"], requires_approval=["lok"]),
         "requires_approval.0: 'lok' is none of tools; did you mean look?",
     ),
+    "approval of one whose name begins so": (
+        config(tools=["look", "service.restart"], requires_approval=["service"]),
+        "requires_approval.0: 'service' is none of tools; did you mean service.restart?",
+    ),
     "approvers of nothing": (
         config(tools=["look"], approvers=["ann"]),
         "approvers: nobody is asked; write requires_approval or ask_from as well",
