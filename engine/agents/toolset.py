@@ -286,9 +286,12 @@ def toolset(
         raise InvalidAction(f"ask: {ask!r} is not one of {', '.join(get_args(Ask))}")
     named = None if approvers is None else tuple(approvers)
     decision = ToolApproval(named, expires_s)
-    asked = list(requires_approval)
+    given: object = requires_approval
+    asked: list[object] = [given] if isinstance(given, str) else list(requires_approval)
     if strays := [each for each in asked if each not in tools]:
-        raise InvalidAction(f"requires_approval: {strays[0]!r} is none of the tools")
+        is_name = isinstance(strays[0], str)
+        why = "is a name; pass the function itself" if is_name else "is none of the tools"
+        raise InvalidAction(f"requires_approval: {strays[0]!r} {why}")
     check_ask_from(ask_from)
     made: dict[str, StepTool] = {}
     for each in tools:

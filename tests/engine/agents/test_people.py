@@ -322,6 +322,16 @@ def test_only_tools_of_the_toolset_can_need_approval():
         toolset(one, requires_approval=[other])
 
 
+@pytest.mark.parametrize("named", ["one", ["one"]])
+def test_a_tool_that_needs_approval_is_passed_itself_and_not_its_name(named):
+    @tool
+    async def one() -> str:
+        return ""
+
+    with pytest.raises(InvalidAction, match="'one' is a name; pass the function itself"):
+        toolset(one, requires_approval=named)
+
+
 def asking_for(made):
     """Return the names of the tools whose calls people must approve."""
     return {name for name, each in made._tools.items() if each.decision is not None}
