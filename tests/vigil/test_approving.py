@@ -365,7 +365,9 @@ def test_the_episode_that_asked_last_is_decided_on_by_latest(connected):
         older = blocked(connected, "shrink", '{"table": "t1"}')
         newer = blocked(connected, "shrink", '{"table": "t2"}')
         line = one_line(decide(connected, "approve", "--latest", "--yes", "--by", "ann"), code=2)
-        assert "several episodes ask, and --yes shows no plan; give an id" in line
+        assert (
+            "several episodes ask, and --yes shows no plan; give an id, or leave --yes out" in line
+        )
         shown = decide(connected, "deny", "--latest", "--by", "ann")
         assert '"drop": "t2"' in shown.stderr
         hash_ = connected.ask("episodes", "show", newer)["waits_for"]["plan_hash"]

@@ -112,5 +112,7 @@ async def _target(
     if not asking.rows:
         raise NotFound(f"no episode asks for approval; {asking.why_none}".removesuffix("; "))
     if is_sure and len(asking.rows) > 1:  # guard: unseen-latest-alone
-        raise Mistake("several episodes ask, and --yes shows no plan; give an id, or leave it out")
+        raise Mistake(
+            "several episodes ask, and --yes shows no plan; give an id, or leave --yes out"
+        )
     return ApprovalTarget("episode", str(asking.rows[0]["id"]))
