@@ -55,8 +55,11 @@ def test_a_time_is_said_with_its_zone_or_as_a_delay():
         (("--at", "2030-01-31T09:00"), "is in no time zone; write Z"),
         (("--in", "90"), "--in: '90': write 90s, 15m or 2d"),
         (("--in", "400d"), "--in: '400d'"),
-        (("--budget", "turn=5"), "--budget: 'turn=5': write turns=5,wall_s=60; the limits are"),
-        (("--budget", "turns=5,"), "--budget: '': write turns=5,wall_s=60"),
+        (
+            ("--budget", "dollars=0.01"),
+            "--budget: 'dollars=0.01': write turns=5,wall_s=60,usd=0.50; the limits are",
+        ),
+        (("--budget", "turns=5,"), "--budget: '': write turns=5,wall_s=60,usd=0.50"),
         (("--budget", "turns=2.5"), "--budget: turns: '2.5' is not a whole number"),
         (("--budget", "usd=1e"), "--budget: usd: '1e' is no sum of dollars"),
         (("--budget", "wall_s=1m"), "--budget: wall_s: '1m' is not a number of seconds"),

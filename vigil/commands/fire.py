@@ -59,7 +59,7 @@ def fire(
         str | None,
         Option(
             metavar="LIMITS",
-            help="What it may use instead of what the expectation says: turns=5,wall_s=60.",
+            help="What it may use, whatever the expectation says: turns=5,wall_s=60,usd=0.50.",
         ),
     ] = None,
     revision: Annotated[
@@ -132,7 +132,7 @@ def overrides_of(text: str, *, what: str = "--overrides") -> Overrides:
 
 
 def budget_of(text: str) -> dict[str, int | float | str]:
-    """Return limit → value of `--budget`, such as `turns=5,wall_s=60`."""
+    """Return limit → value of `--budget`, such as `turns=5,wall_s=60,usd=0.50`."""
     return dict(_limit_of(part.strip()) for part in text.split(","))
 
 
@@ -140,7 +140,9 @@ def _limit_of(part: str) -> tuple[str, int | float | str]:
     name, _, value = part.partition("=")
     if name not in LIMITS:
         known = ", ".join(LIMITS)
-        raise Mistake(f"--budget: {part!r}: write turns=5,wall_s=60; the limits are {known}")
+        raise Mistake(
+            f"--budget: {part!r}: write turns=5,wall_s=60,usd=0.50; the limits are {known}"
+        )
     try:
         if name == "usd":
             return name, str(usd_of(value))
