@@ -165,6 +165,17 @@ async def test_a_stub_of_what_the_app_has_not_is_refused(given, problem):
             pass
 
 
+async def test_a_stub_of_a_function_is_told_what_its_call_is_called():
+    @tool
+    async def read_status() -> str:
+        return "well"
+
+    app = App(actors=list(app_with(Scripted()).actors.values()), tools=[read_status])
+    with pytest.raises(ValueError, match=r"^tools: 'read_status': write 'read_status\.call'$"):
+        async with run(app, tools={"read_status": "ill"}):
+            pass
+
+
 @tool(capability="rota")
 async def who(ticket: str) -> str:
     raise AssertionError(ticket)

@@ -26,7 +26,7 @@ from engine.agents.unit import RequestSize
 from engine.app.actions import Retries
 from engine.app.actor import Actor
 from engine.app.app import App
-from engine.app.function_tool import CONTEXT, FunctionTool, ToolGroup
+from engine.app.function_tool import CALL, CONTEXT, FunctionTool, ToolGroup
 from engine.app.outputs import OutputAdapter, OutputView, as_adapter
 from engine.app.strategy import ConvergeResult, Function, Strategy
 from engine.app.tools import (
@@ -295,9 +295,13 @@ class Stubs:
         groups = [app.tools, *(each.tools for each in app.actors.values())]
         tools = [each for group in groups for each in group.items()]
         capability, dot, action = name.partition(".")
-        if not dot:
-            raise ValueError(f"tools: {name!r}: write 'capability.action', or '{name}.*'")
         meant = [tool for each, tool in tools if fnmatchcase(each, capability)]
+        if not dot:
+            is_function = bool(meant) and all(
+                list(each.known_actions or ()) == [CALL] for each in meant
+            )
+            whole = f"'{name}.{CALL}'" if is_function else f"'capability.action', or '{name}.*'"
+            raise ValueError(f"tools: {name!r}: write {whole}")
         if not meant:
             # guard: stub-told-app-tools
             known = sorted({each for each, _ in tools} - OF_THE_ENGINE)
