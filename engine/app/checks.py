@@ -24,11 +24,11 @@ from engine.app.strategy import (
 )
 from engine.app.triggers import On, Sources, sources_of
 from engine.errors import BadRequest, DeclarationError
-from engine.validation import check_name, is_whole, problem_of_path
+from engine.validation import check_name, is_whole, near, problem_of_path
 from streams.errors import BadName
 from streams.model.money import Per, Price, Spending, usd_of
 from streams.model.service_levels import ServiceLevel
-from streams.model.triggers import AdaptiveBudget, Budget
+from streams.model.triggers import AdaptiveBudget, Budget, Grant
 from streams.model.waits import OnExpiry
 from streams.subjects import Stack
 
@@ -43,6 +43,9 @@ HALF_OPEN_AFTER_S_MAX: Final = 7 * 86_400.0
 
 LIMITS: Final = tuple(field.name for field in msgspec.structs.fields(Budget))
 """The names of what a budget limits."""
+
+_GRANTABLE: Final = tuple(field.name for field in msgspec.structs.fields(Grant))
+"""Those of which people can grant more."""
 
 HEADROOM_MAX: Final = 100
 """Most that a budget may allow, as a multiple of what episodes have used."""
@@ -131,8 +134,10 @@ def problem_of_budget(budget: object) -> str | None:
 
 def problem_of_grant(grant: object) -> str | None:
     """Return why nobody can grant that beyond a budget, or None: limit → how much more."""
-    if not isinstance(grant, dict) or not grant or grant.keys() - {"turns", "tokens", "usd"}:
+    if not isinstance(grant, dict) or not grant:
         return f'{grant!r} is no grant; write {{"usd": "0.50"}}, or turns or tokens'
+    if strays := [each for each in grant if each not in _GRANTABLE]:
+        return f"{strays[0]!r} cannot be granted; {near(str(strays[0]), _GRANTABLE)}"
     granted = replace(Budget(turns=0, tokens=0), **grant)
     if problem := problem_of_budget(granted):
         return problem.partition(";")[0]

@@ -39,6 +39,7 @@ from engine.app.actor import (
     StrategyLike,
 )
 from engine.app.app import App
+from engine.app.checks import problem_of_grant
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
@@ -292,6 +293,8 @@ class QuestionDefinition(Coded):
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> QuestionDefinition:
+        if self.grant and (problem := problem_of_grant(self.grant)):
+            raise wrong("grant", problem)
         try:
             self.made()
         except InvalidAction as error:

@@ -218,7 +218,11 @@ def test_people_are_asked_by_a_word_as_in_code():
         ("nobody", r"on_exhausted: write ask, or an object"),
         ({"grants": 1}, r"on_exhausted\.grants: there is no such field"),
         ({"expires_s": -1}, r"on_exhausted: expires_s: -1"),
-        ({"grant": {"usd": "lots"}}, r"on_exhausted: plan: .* is no sum of dollars"),
+        ({"grant": {"usd": "lots"}}, r"on_exhausted\.grant: .* is no sum of dollars"),
+        (
+            {"grant": {"turn": 5}},
+            r"on_exhausted\.grant: 'turn' cannot be granted; did you mean turns",
+        ),
     ],
 )
 def test_a_question_that_cannot_be_asked_is_refused(wrong, why):
