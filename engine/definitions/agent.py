@@ -24,7 +24,14 @@ from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_ty
 
 import msgspec
 from msgspec import structs
-from pydantic import Field, create_model, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    create_model,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from engine.agents.model import Model
 from engine.agents.unit import LIMIT_THE_ANSWER, LIMITED_MODEL
@@ -281,6 +288,10 @@ class EscalationDefinition(Coded):
         return escalate(after=self.after, to=self.to)  # type: ignore[arg-type] # It looks for itself.
 
 
+_ASK: Final = "ask"
+"""A question that has no arguments; `{}` means the same."""
+
+
 class QuestionDefinition(Coded):
     """What people are asked once a budget is used up: the arguments of `approval`."""
 
@@ -300,6 +311,10 @@ class QuestionDefinition(Coded):
         except InvalidAction as error:
             raise ValueError(str(error)) from error
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, as_object: SerializerFunctionWrapHandler) -> object:
+        return as_object(self) or _ASK
 
     def made(self) -> RequestApproval:
         """Return the question."""
@@ -397,7 +412,7 @@ class ExpectationDefinition(_PlainOptions):  # type: ignore[misc] # It is made a
     def _asks(cls, on_exhausted: object) -> object:
         if on_exhausted is None or isinstance(on_exhausted, dict):
             return on_exhausted
-        if on_exhausted == "ask":
+        if on_exhausted == _ASK:
             return {}
         raise ValueError(
             f"write ask, or an object such as {{grant: {{usd: 1}}}}, not {shown(on_exhausted)}"

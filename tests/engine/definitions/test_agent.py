@@ -213,6 +213,21 @@ def test_people_are_asked_by_a_word_as_in_code():
 
 
 @pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("ask", "ask"),
+        ({}, "ask"),
+        ({"grant": {"turns": 5}, "summary": ""}, {"grant": {"turns": 5}}),
+    ],
+)
+def test_a_question_is_kept_as_people_write_it(written, kept):
+    body = msgspec.json.decode(canonical(defined(on_exhausted=written)))
+    (expectation,) = body["expectations"].values()
+    assert expectation["on_exhausted"] == kept
+    assert canonical(agent_of(body)) == canonical(defined(on_exhausted=written))
+
+
+@pytest.mark.parametrize(
     ("wrong", "why"),
     [
         ("nobody", r"on_exhausted: write ask, or an object"),
