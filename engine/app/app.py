@@ -137,7 +137,8 @@ class App:
                 window, such as `[Spending(usd="50", per="month")]`, beside what actors say. Every
                 node must say the same. Default: no limit.
             prices: model → `Price(…)`, such as `{"openai:my-model": Price(…)}`, for models that
-                the package genai-prices does not know, or that cost you something else.
+                the package genai-prices does not know, or that cost you something else. A model
+                whose name may be written in several ways has one price.
             unpriced: what becomes of a request to a model whose price nobody knows, where a limit
                 in dollars applies. `"refuse"`: its episode fails as `unpriced_model` before it is
                 made. `"zero"`: it is made, and counts for nothing.

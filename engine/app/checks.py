@@ -26,7 +26,7 @@ from engine.app.triggers import On, Sources, sources_of
 from engine.errors import BadRequest, DeclarationError
 from engine.validation import check_name, is_whole, near, problem_of_path
 from streams.errors import BadName
-from streams.model.money import Per, Price, Spending, usd_of
+from streams.model.money import Per, Price, Spending, priced_name, usd_of
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Grant
 from streams.model.waits import OnExpiry
@@ -179,6 +179,7 @@ def problem_of_prices(prices: object) -> str | None:
     """Return why the prices of models cannot be such, or None."""
     if not isinstance(prices, Mapping):
         return f"{prices!r} is not a dict of model to Price(…)"
+    known: dict[str, str] = {}
     for model, price in prices.items():
         if not isinstance(model, str) or not model:
             return f'{model!r} is no name of a model, such as "openai:my-model"'
@@ -188,6 +189,9 @@ def problem_of_prices(prices: object) -> str | None:
             given = getattr(price, name)
             if given is not None and (problem := problem_of_usd(given)):
                 return f"{model}: {name}={problem}"
+        other = known.setdefault(priced_name(model), model)
+        if prices[other] != price:  # guard: one-price-for-a-model
+            return f"{model}: {other} is the same model, and has another price; leave one out"
     return None
 
 

@@ -54,7 +54,7 @@ from engine.app.strategy import TOOLS, Needs, takes_tools
 from engine.app.tools import OF_THE_ENGINE, check_name, overrides_of
 from engine.app.triggers import SOURCES_MAX, CatchUp, Source, cron, event, every, manual, workflow
 from engine.errors import BadDefinition, DeclarationError, InvalidAction
-from engine.spending.prices import Prices
+from engine.spending.prices import Prices, nobody_knows
 from engine.templates import BUILT_IN
 from engine.validation import Listed, Strict, parsed, shown, wrong
 from streams.errors import BadName
@@ -542,11 +542,7 @@ def _check_money(actor: Actor, app: App) -> None:
             raise BadDefinition(f"{at}.model_settings.max_tokens", problem)
         is_priced = Prices(app.prices).is_priced(needs.model)
         if not is_priced and app.unpriced == "refuse":  # guard: unpriced-definition-refused
-            raise BadDefinition(
-                f"{at}.model",
-                f"nobody knows the price of {needs.model!r}, and a limit in dollars applies;"
-                f' App(prices={{{needs.model!r}: Price(…)}}), or App(unpriced="zero")',
-            )
+            raise BadDefinition(f"{at}.model", nobody_knows(needs.model))
 
 
 def _path(error: DeclarationError) -> str:

@@ -864,7 +864,7 @@ def _cost_of(unit: Unit, made: UnitOutcome, prices: Prices) -> Decimal | None:
         return None
     if made.error_class:  # guard: failed-request-may-cost
         return None if made.is_billed else NO_USD
-    if made.cost_usd is not None and unit.size.model not in prices.own:
+    if made.cost_usd is not None and not prices.is_own(unit.size.model):
         return made.cost_usd
     return prices.cost(
         unit.size.model,

@@ -428,10 +428,10 @@ class StepExecutor:
     def _cost_of(self, answer: Synthesis) -> Decimal | None:
         if answer.others_may_cost:  # guard: lost-other-may-cost
             return None
-        name = answer.model_id or answer.model
-        if name not in self.app.prices:  # guard: own-price-of-synthesis
+        name, prices = answer.model_id or answer.model, Prices(self.app.prices)
+        if not prices.is_own(name):  # guard: own-price-of-synthesis
             return answer.cost_usd
-        return Prices(self.app.prices).cost(
+        return prices.cost(
             name,
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,

@@ -25,7 +25,7 @@ from typing import Final
 from engine.episodes.episode import Episode, unaffordable
 from engine.errors import EpisodeFailed
 from engine.runtime.context import ActorContext
-from engine.spending.prices import Prices
+from engine.spending.prices import Prices, nobody_knows
 from engine.spending.store import SpendingStore
 from engine.spending.window import Window, windows_at
 from streams.model.events import EpisodeOpened, StepRecorded
@@ -76,11 +76,7 @@ class EpisodeSpending:
         app = self.context.app
         most = Prices(app.prices).worst_case(model, input_text_bytes, max_output_tokens)
         if most is None and app.unpriced == "refuse":  # guard: unpriced-model-refused
-            raise EpisodeFailed(
-                UNPRICED_MODEL,
-                f"nobody knows the price of {model!r}, and a limit in dollars applies;"
-                f' App(prices={{{model!r}: Price(…)}}), or App(unpriced="zero")',
-            )
+            raise EpisodeFailed(UNPRICED_MODEL, nobody_knows(model))
         return most
 
     async def reserve(self, usd_worst: Decimal, *, path: str) -> None:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, Final
 
-from streams.model.money import NO_USD, Price
+from streams.model.money import NO_USD, Price, priced_name
 
 BYTES_PER_TOKEN: Final = 3
 """Bytes of text that are one token of input, at the least: models have about 4 of English."""
@@ -24,17 +24,13 @@ _LIBRARY: Final = "genai_prices"
 
 _PROVIDERS: Final[Mapping[str, str]] = {
     "bedrock": "aws",
-    "gateway": "",
     "google-cloud": "google",
     "google-gla": "google",
     "google-vertex": "google",
     "grok": "x-ai",
-    "openai-chat": "openai",
-    "openai-responses": "openai",
     "xai": "x-ai",
 }
-"""Prefix of a model's name, as pydantic-ai has it → the provider, as genai-prices calls it, where
-the two differ."""
+"""Provider of a model, as pydantic-ai calls it → as genai-prices does, where the two differ."""
 
 
 def input_tokens_of(input_bytes: int) -> int:
@@ -53,11 +49,11 @@ class Prices:
     ) -> Decimal | None:
         """Return the most that a request can cost, in dollars; None: nobody knows its price.
 
-        `model` is its whole name, such as `openai:gpt-5`. Nothing of the input is taken to be
-        cached, and all of it to be written to a cache, where that costs more.
+        `model` is its whole name, such as `openai:gpt-5`, however it is written. Nothing of the
+        input is taken to be cached, and all of it to be written to a cache, where that costs more.
         """
         tokens = input_tokens_of(input_text_bytes)
-        if (price := self.own.get(model)) is not None:
+        if (price := self._own_price(model)) is not None:
             return _cost(price, input_tokens=tokens, output_tokens=max_output_tokens)
         used = {"input_tokens": tokens, "output_tokens": max_output_tokens}
         plain = _listed(model, used)
@@ -72,7 +68,7 @@ class Prices:
 
         `input_tokens` include those that were `cached_tokens`.
         """
-        if (price := self.own.get(model)) is not None:
+        if (price := self._own_price(model)) is not None:
             return _cost(
                 price,
                 input_tokens=input_tokens,
@@ -86,9 +82,27 @@ class Prices:
         }
         return _listed(model, used)
 
+    def is_own(self, model: str) -> bool:
+        """Return whether the app has the price of `model`."""
+        return self._own_price(model) is not None
+
     def is_priced(self, model: str) -> bool:
         """Return whether anybody knows the price of `model`."""
         return self.worst_case(model, 1, 1) is not None
+
+    def _own_price(self, model: str) -> Price | None:
+        # guard: own-price-by-any-name
+        by_name = {priced_name(each): price for each, price in self.own.items()}
+        return by_name.get(priced_name(model))
+
+
+def nobody_knows(model: str) -> str:
+    """Return that the price of `model` is unknown where it is needed, and what to write."""
+    name = priced_name(model)
+    return (
+        f"nobody knows the price of {name!r}, and a limit in dollars applies;"
+        f' App(prices={{{name!r}: Price(…)}}), or App(unpriced="zero")'
+    )
 
 
 def _cost(
@@ -104,7 +118,7 @@ def _cost(
 def _listed(model: str, used: Mapping[str, int]) -> Decimal | None:
     """Return what genai-prices says; None: it is not installed, or does not know the model."""
     library = _library()
-    provider, colon, name = model.partition(":")
+    provider, colon, name = priced_name(model).partition(":")  # guard: listed-price-by-any-name
     if library is None or not colon:
         return None
     provider = _PROVIDERS.get(provider, provider)

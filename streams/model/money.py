@@ -1,4 +1,4 @@
-"""Sums of US dollars, as text and decimals, and never as floats. Pure."""
+"""Sums of US dollars, as text and decimals, and never as floats; names of models. Pure."""
 
 from __future__ import annotations
 
@@ -21,6 +21,22 @@ USD_MAX: Final = Decimal(1_000_000_000)
 
 USD_PLACES_MAX: Final = 12
 """Most digits behind the point of a declared sum: a token costs about 0.0000001 dollars."""
+
+_GATEWAY: Final = "gateway/"
+
+_SPELLINGS: Final = {
+    "azure-responses": "azure",
+    "gateway/chat": "openai",
+    "gateway/converse": "bedrock",
+    "gateway/google": "google-cloud",
+    "gateway/responses": "openai",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+}
+"""Prefix of a model's name that says how it is asked, too → its provider."""
+
+_TEST: Final = "test"
+"""The model for tests, which is named without a provider."""
 
 Usd: TypeAlias = Decimal | float | int | str
 """How a sum may be declared: `"0.50"`, `0.5` or `Decimal("0.50")`."""
@@ -47,6 +63,19 @@ def usd_of(given: object) -> Decimal:
     if isinstance(exponent, int) and -exponent > USD_PLACES_MAX:
         raise ValueError(f"{given!r} has more than {USD_PLACES_MAX} digits behind the point")
     return usd
+
+
+def priced_name(model: str) -> str:
+    """Return the one name of a model for prices, such as `openai:gpt-5`, however it is written.
+
+    A request may name its model as it was written, such as `openai-responses:gpt-5`, or by its
+    provider.
+    """
+    if model == _TEST:
+        return f"{_TEST}:{_TEST}"
+    prefix, colon, name = model.partition(":")
+    provider = _SPELLINGS.get(prefix) or prefix.removeprefix(_GATEWAY)
+    return f"{_SPELLINGS.get(provider, provider)}{colon}{name}"
 
 
 def kept_usd(struct: Struct, *names: str) -> None:

@@ -132,6 +132,21 @@ async def test_what_cannot_be_limited_is_refused_before_it_is_asked(options, set
     assert requests(life) == []
 
 
+@pytest.mark.parametrize("key", ["test", "test:test"])
+@pytest.mark.parametrize("is_deferred", [False, True])
+async def test_a_price_holds_by_either_name_of_the_model(key, is_deferred):
+    agent = Agent("test", name="any", model_settings=SHORT, defer_model_check=is_deferred)
+
+    async def asks(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    life = await played(app_of(asks, usd="10", prices={key: PRICE}))
+    assert life.end.status is EndStatus.DONE, life.end
+    (asked,) = requests(life)
+    used = asked.input_tokens * Decimal("0.001") + asked.output_tokens * Decimal("0.01")
+    assert asked.cost_usd == life.end.usd_used == used
+
+
 async def test_after_a_crash_at_each_moment_nothing_is_reserved_or_spent_twice():
     app = app_of(looking(), usd="10")
     undisturbed = await played(app)

@@ -57,6 +57,10 @@ def test_an_impossible_limit_is_refused_by_actors_and_apps(spending, problem):
             {"m": Price(input_per_million=1, output_per_million=1, cached_per_million="x")},
             "m: cached_per_million='x' is no sum",
         ),
+        (
+            {"openai:m": PRICE, "openai-chat:m": Price(input_per_million=9, output_per_million=9)},
+            "openai-chat:m: openai:m is the same model, and has another price; leave one out",
+        ),
     ],
 )
 def test_an_impossible_price_is_refused(prices, problem):
@@ -64,6 +68,10 @@ def test_an_impossible_price_is_refused(prices, problem):
         App(prices=prices)
     assert refused.value.field == "prices"
     assert problem in str(refused.value)
+
+
+def test_one_price_may_stand_under_several_names_of_its_model():
+    assert set(App(prices={"test": PRICE, "test:test": PRICE}).prices) == {"test", "test:test"}
 
 
 def test_what_becomes_of_models_without_a_price_is_one_of_two():

@@ -149,6 +149,16 @@ def test_the_price_of_a_model_must_be_known_where_dollars_are_limited(
         to_actor(read_, app)
 
 
+@pytest.mark.parametrize("key", ["test", "test:test"])
+async def test_the_price_by_which_a_definition_is_taken_is_found_when_it_runs(ports, key):
+    async with running(App(tools=[look], prices={key: PRICE}), ports):
+        await apply(ports, defined(usd="5"))
+        await says(ports, runs(1))
+        life = await lived(ports, await happen(ports))
+    assert classes(life) == "disk_full"
+    assert life.end.usd_used > 0
+
+
 def test_answers_must_be_limited_where_dollars_are(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-key")
     definition = defined(model="openai:own", tool="look", usd="1")

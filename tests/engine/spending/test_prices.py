@@ -5,9 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from pydantic_ai.models import infer_model
 
-from engine.spending.prices import Prices, input_tokens_of
-from streams.model.money import Price
+from engine.spending.prices import Prices, input_tokens_of, nobody_knows
+from streams.model.money import Price, priced_name
 
 OWN = Prices({"openai:mine": Price(input_per_million="3", output_per_million="15")})
 CACHING = Prices(
@@ -53,6 +54,13 @@ def test_a_provider_is_known_by_the_name_that_an_agent_gives_it():
     assert LISTED.is_priced("openai-responses:gpt-5")
 
 
+@pytest.mark.parametrize(
+    "model", ["openai-chat:gpt-5", "gateway/openai:gpt-5", "gateway/responses:gpt-5"]
+)
+def test_a_listed_price_is_found_however_the_name_is_written(model):
+    assert LISTED.worst_case(model, 3_000, 10) == LISTED.worst_case("openai:gpt-5", 3_000, 10)
+
+
 def test_an_own_price_comes_before_the_listed_one():
     own = Prices({"openai:gpt-5": Price(input_per_million=1, output_per_million=1)})
     assert own.worst_case("openai:gpt-5", 3, 1) == Decimal("0.000002")
@@ -63,3 +71,63 @@ def test_what_nobody_knows_has_no_price(model):
     assert LISTED.worst_case(model, 10, 10) is None
     assert LISTED.cost(model, input_tokens=10, output_tokens=10) is None
     assert not LISTED.is_priced(model)
+
+
+SPELLINGS = [
+    ("test", "test:test"),
+    ("openai:mine", "openai:mine"),
+    ("openai-chat:mine", "openai:mine"),
+    ("openai-responses:mine", "openai:mine"),
+    ("gateway/openai:mine", "openai:mine"),
+    ("gateway/openai-chat:mine", "openai:mine"),
+    ("gateway/chat:mine", "openai:mine"),
+    ("gateway/responses:mine", "openai:mine"),
+    ("gateway/anthropic:mine", "anthropic:mine"),
+    ("anthropic:mine", "anthropic:mine"),
+    ("azure:mine", "azure:mine"),
+    ("azure-responses:mine", "azure:mine"),
+    ("openai-decisions:mine", "openai-decisions:mine"),
+]
+"""How the name of a model may be written, and the name of the model that the library makes."""
+
+UNMADE = [
+    ("gateway/converse:mine", "bedrock:mine"),
+    ("gateway/google:mine", "google-cloud:mine"),
+    ("mine", "mine"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("written", "asked"), SPELLINGS)
+def test_a_model_has_one_name_for_prices_and_requests_have_it(monkeypatch, written, asked):
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY"):
+        monkeypatch.setenv(key, "none")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://none.openai.azure.com")
+    monkeypatch.setenv("OPENAI_API_VERSION", "2025-01-01")
+    monkeypatch.setenv("PYDANTIC_AI_GATEWAY_API_KEY", "pylf_v1_us_none")
+    model = infer_model(written)
+    assert f"{model.system}:{model.model_name}" == asked
+    assert priced_name(written) == priced_name(asked) == asked
+
+
+@pytest.mark.parametrize(("written", "named"), UNMADE)
+def test_so_have_models_whose_library_is_not_here(written, named):
+    assert priced_name(written) == named
+
+
+@pytest.mark.parametrize(("written", "asked"), SPELLINGS)
+def test_a_price_is_found_however_the_name_of_its_model_is_written(written, asked):
+    for key, model in ((written, asked), (asked, written), (written, written)):
+        prices = Prices({key: Price(input_per_million="3", output_per_million="15")})
+        assert prices.is_own(model)
+        assert prices.worst_case(model, 3_000, 500) == Decimal("0.0105")
+        assert prices.cost(model, input_tokens=1, output_tokens=1) == Decimal("0.000018")
+        assert not prices.is_own("openai:another")
+
+
+def test_what_is_told_of_an_unknown_price_names_the_key_by_which_it_is_found():
+    told = nobody_knows("openai-responses:mine")
+    assert told == (
+        "nobody knows the price of 'openai:mine', and a limit in dollars applies;"
+        " App(prices={'openai:mine': Price(…)}), or App(unpriced=\"zero\")"
+    )
