@@ -114,6 +114,11 @@ class Model:
         own = [getattr(each, "settings", None) or {} for each in (self.model, *self.fallbacks)]
         return all(MAX_TOKENS in {**each, **self.settings} for each in own)
 
+    @property
+    def names(self) -> list[str]:
+        """What the models that are asked in turn are called, as their requests have it."""
+        return [named(each) for each in (self.model, *self.fallbacks)]
+
     def problem(self) -> str:
         """Return in one line why it cannot be asked on this machine; empty: nothing is known."""
         try:
@@ -174,7 +179,7 @@ class Model:
             from engine.agents.ask import asked_models
 
             self._asked = asked_models(
-                [(named(each), each) for each in (self.model, *self.fallbacks)],
+                list(zip(self.names, (self.model, *self.fallbacks), strict=True)),
                 output_type=self.output_type,
                 settings=self.settings,
                 timeout_s=self.timeout_s,

@@ -145,6 +145,8 @@ class DeclaredAgent:
     """Empty: it has none."""
     model: str
     """The name of its model, where that is looked up only as it runs; otherwise empty."""
+    asks: str
+    """The name of its model, as its requests have it; empty: it is known only as it runs."""
     tools: Sequence[FunctionTool[..., Any] | OfferedTool]
     """Those that the actor must have."""
     steps: Sequence[FunctionType]
@@ -166,10 +168,17 @@ def declared_of(agent: object) -> DeclaredAgent | None:
         agent=agent,
         name=agent.name or "",
         model=agent.model if isinstance(agent.model, str) else "",
+        asks=_name_of(agent.model),
         tools=[each.tool for each in tools if each.makes_steps is None],
         steps=_functions(each.makes_steps for each in tools if each.makes_steps is not None),
         answers_limited=_are_answers_limited(agent),
     )
+
+
+def _name_of(model: object) -> str:
+    if isinstance(model, Model):
+        return f"{model.system}:{model.model_name}"
+    return model if isinstance(model, str) else ""
 
 
 def _functions(steps: Iterable[object]) -> list[FunctionType]:

@@ -15,7 +15,7 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from engine.agents.model import Model
 from engine.agents.unit import LIMIT_THE_ANSWER, LIMITED_AGENT, LIMITED_MODEL
@@ -40,6 +40,7 @@ from engine.functions.source import (
     sources_of,
     value_of,
 )
+from engine.spending.prices import Prices, are_listed, nobody_knows
 from engine.validation import near
 from streams.model.findings import Severity
 from streams.public_events import PUBLIC_EVENTS
@@ -59,8 +60,6 @@ _PROPOSING: Final[frozenset[Callable[..., object]]] = frozenset({output, propose
 
 _OURS: Final = frozenset({"engine", "streams", "vigil"})
 """The packages whose functions are held to their arguments."""
-
-_LIMITED_MODEL: Final = f"{LIMIT_THE_ANSWER}: {LIMITED_MODEL}"
 
 _Unknown: TypeAlias = tuple[str, str]
 """A name that does not exist, and those that do."""
@@ -109,8 +108,13 @@ def _agent_of(source: FunctionSource, call: ast.Call, ctx: tuple[str, ...]) -> D
     given = call.args[0] if call.args else _keyword(call, "agent")
     if given is None or _method(call.func, ctx) != "agent":
         return None
-    is_inner = isinstance(given, ast.Name) and given.id in source.function.__code__.co_freevars
-    return None if is_inner else declared_agent(value_of(given, source.function))
+    return declared_agent(_known(given, source))
+
+
+def _known(node: ast.expr, source: FunctionSource) -> object:
+    """Return what `node` means in the module of `source`; None: nothing that is known there."""
+    is_inner = isinstance(node, ast.Name) and node.id in source.function.__code__.co_freevars
+    return None if is_inner else value_of(node, source.function)
 
 
 def equal_agents(app: App) -> dict[SourceProblem, StrategyPlace]:
@@ -137,10 +141,51 @@ def unlimited_answers(app: App) -> dict[SourceProblem, StrategyPlace]:
 
     Where a limit in dollars applies, answers need one, too.
     """
-    return first_places(app, partial(_unlimited_answers, app))
+
+    def look(actor: Actor, strategy: object) -> Iterator[SourceProblem]:
+        for each in _asked_within_limits(app, actor, strategy):
+            if not each.answers_limited:  # guard: unlimited-answer-told
+                instead = f"{LIMIT_THE_ANSWER}: {each.limit}"
+                yield SourceProblem(place=each.place, found=each.found, instead=instead)
+
+    return first_places(app, look)
 
 
-def _unlimited_answers(app: App, actor: Actor, strategy: object) -> Iterator[SourceProblem]:
+def unpriced_models(app: App) -> dict[SourceProblem, StrategyPlace]:
+    """Return each model that is never asked, as nobody knows its price → where it would be.
+
+    That is where a limit in dollars applies, and the app does not say `unpriced="zero"`. Models
+    that are known only at run time are left out.
+    """
+    if app.unpriced != "refuse":  # guard: unpriced-told-where-refused
+        return {}
+    if not are_listed():  # guard: unpriced-told-by-list
+        return {}
+    prices = Prices(app.prices)
+
+    def look(actor: Actor, strategy: object) -> Iterator[SourceProblem]:
+        for each in _asked_within_limits(app, actor, strategy):
+            for model in each.models:
+                if not prices.is_priced(model):  # guard: unpriced-model-told
+                    told = nobody_knows(model)
+                    yield SourceProblem(place=each.place, found=each.found, instead=told)
+
+    return first_places(app, look)
+
+
+class _Asked(NamedTuple):
+    """Who asks a model where a limit in dollars applies."""
+
+    place: str
+    found: str
+    models: Sequence[str]
+    """The names of those that it may ask in turn, as their requests have them, if known."""
+    answers_limited: bool
+    limit: str
+    """How to limit its answers."""
+
+
+def _asked_within_limits(app: App, actor: Actor, strategy: object) -> Iterator[_Asked]:
     of_all, of_steps = bool(app.spending or actor.spending), _steps_within_budgets(app)
     declared = [each for each in actor.expectations.values() if each.strategy is strategy]
     limited = [
@@ -150,25 +195,39 @@ def _unlimited_answers(app: App, actor: Actor, strategy: object) -> Iterator[Sou
     if not is_limited:  # guard: told-where-dollars-limited
         return
     asked = [app.synthesizer_of(actor, each) for each in limited] or [app.synthesizer]
-    models = [each for each in asked if isinstance(each, Model) and not each.answers_limited]
+    models = [each for each in asked if isinstance(each, Model)]
     needs = getattr(strategy, "needs", Needs())
     for each in limited:  # Of a template there is no line.
         place = f"{actor.id}.{each.name}"
-        if needs.model and not needs.answers_limited:  # guard: template-agent-limited
-            instead = f"{LIMIT_THE_ANSWER}: agent: model_settings: max_tokens"
-            yield SourceProblem(place=place, found=f"agent {needs.model!r}", instead=instead)
-        if needs.synthesizer and models:  # guard: template-synthesizer-limited
-            yield SourceProblem(place=place, found=f"{models[0]!r}", instead=_LIMITED_MODEL)
+        if needs.model:  # guard: template-agent-looked-at
+            found, limit = f"agent {needs.model!r}", "agent: model_settings: max_tokens"
+            yield _Asked(place, found, [needs.model], needs.answers_limited, limit)
+        if needs.synthesizer:  # guard: template-synthesizer-looked-at
+            yield from (_of_model(place, model) for model in models)
     for source, call, ctx in _calls(strategy):
-        agent = _agent_of(source, call, ctx)
-        if agent and not agent.answers_limited:  # guard: unlimited-agent-told
-            found, instead = f"agent {agent.name!r}", f"{LIMIT_THE_ANSWER}: {LIMITED_AGENT}"
-            yield source.problem(call, found=found, instead=instead)
-        is_asked = _method(call.func, ctx) == "synthesize" or (
+        place = source.place(call)
+        if agent := _agent_of(source, call, ctx):  # guard: agent-looked-at
+            found, known = f"agent {agent.name!r}", _models_of(agent, source, call)
+            yield _Asked(place, found, known, agent.answers_limited, LIMITED_AGENT)
+        # guard: synthesizer-looked-at
+        if _method(call.func, ctx) == "synthesize" or (
             value_of(call.func, source.function) is synthesize
-        )
-        if is_asked and models:  # guard: unlimited-synthesizer-told
-            yield source.problem(call, found=f"{models[0]!r}", instead=_LIMITED_MODEL)
+        ):
+            yield from (_of_model(place, model) for model in models)
+
+
+def _of_model(place: str, model: Model) -> _Asked:
+    return _Asked(place, f"{model!r}", model.names, model.answers_limited, LIMITED_MODEL)
+
+
+def _models_of(agent: DeclaredAgent, source: FunctionSource, call: ast.Call) -> list[str]:
+    """Return the name of the model that a call of `ctx.agent` asks; none: it is not known."""
+    given = _keyword(call, "model")
+    if given is None:
+        is_spread = any(each.arg is None for each in call.keywords)
+        return [agent.asks] if agent.asks and not is_spread else []  # guard: spread-model-unknown
+    named = _text(given) or _known(given, source)
+    return [named] if isinstance(named, str) else []
 
 
 def _steps_within_budgets(app: App) -> set[tuple[str, str]]:

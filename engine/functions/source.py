@@ -133,9 +133,12 @@ class FunctionSource:
 
     def problem(self, node: ast.AST, *, found: str, instead: str) -> SourceProblem:
         """Return a problem at the line of `node`."""
+        return SourceProblem(place=self.place(node), found=found, instead=instead)
+
+    def place(self, node: ast.AST) -> str:
+        """Return where `node` is, such as `checks.py:12`."""
         line = self.first_line + getattr(node, "lineno", 1) - 1
-        place = f"{Path(self.function.__code__.co_filename).name}:{line}"
-        return SourceProblem(place=place, found=found, instead=instead)
+        return f"{Path(self.function.__code__.co_filename).name}:{line}"
 
 
 def unreplayable(app: App) -> dict[SourceProblem, StrategyPlace]:

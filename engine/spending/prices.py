@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, Final
 
 from streams.model.money import NO_USD, Price, priced_name
@@ -94,6 +95,11 @@ class Prices:
         # guard: own-price-by-any-name
         by_name = {priced_name(each): price for each, price in self.own.items()}
         return by_name.get(priced_name(model))
+
+
+def are_listed() -> bool:
+    """Return whether the list of prices is installed; where it is not, no model can be asked."""
+    return find_spec(_LIBRARY) is not None
 
 
 def nobody_knows(model: str) -> str:

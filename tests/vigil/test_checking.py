@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
+
+from vigil.serving.app import load, tell_found
 
 APP = """
 import time
@@ -237,3 +240,51 @@ def test_a_node_whose_model_cannot_be_asked_does_not_start(connected, tmp_path):
     assert done.stderr.splitlines()[-1] == (
         "vigil: the app: synthesizer: model 'nobody:clever': Unknown model: nobody:clever"
     )
+
+
+ASKS = """
+from pydantic_ai import Agent
+from vigil import Actor, App, Price, Spending, manual
+
+triage = Agent("test", name="triage", model_settings={"max_tokens": 100})
+desk = Actor("desk", spending=[Spending(usd=5)])
+
+
+@desk.expectation(on=manual())
+async def look(ctx, trigger):
+    await ctx.agent(triage, "why?")
+
+
+app = App(actors=[desk])
+priced = App(actors=[desk], prices={"test": Price(input_per_million=1, output_per_million=1)})
+"""
+
+
+def test_a_model_whose_price_nobody_knows_is_listed_with_the_key_to_write(vigil, tmp_path):
+    (tmp_path / "asks.py").write_text(ASKS)
+    done = vigil.run("check", "asks:app", "--json")
+    (row,) = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert row == {
+        "actor": "desk",
+        "expectation": "look",
+        "place": "asks.py:11",
+        "found": "agent 'triage'",
+        "instead": (
+            "nobody knows the price of 'test:test', and a limit in dollars applies;"
+            " App(prices={'test:test': Price(…)}), or App(unpriced=\"zero\")"
+        ),
+    }
+    done = vigil.run("check", "asks:priced")
+    assert (done.returncode, done.stdout) == (0, "asks:priced: 1 actor(s), nothing found\n")
+
+
+def test_a_node_that_starts_tells_it_too(tmp_path, monkeypatch):
+    (tmp_path / "at_start.py").write_text(ASKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    with capture_logs() as logged:
+        tell_found(load("at_start:app", option="--app"))
+        tell_found(load("at_start:priced", option="--app"))
+    (line,) = logged
+    assert (line["event"], line["at"]) == ("this cannot work", "at_start.py:11")
+    assert line["instead"].startswith("nobody knows the price of 'test:test'")

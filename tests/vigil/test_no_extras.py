@@ -90,3 +90,26 @@ def test_an_agent_says_which_extra_it_needs(tmp_path):
         tmp_path,
     )
     assert 'ctx.agent needs the extra "agents": pip install "vigil-engine[agents]"' in done.stdout
+
+
+LIMITED = """
+from vigil import Actor, App, Budget, Model, manual
+a = Actor("a", synthesizer=Model("openai:gpt-5", settings={"max_tokens": 100}))
+@a.expectation(on=manual(), budget=Budget(usd=1))
+async def asks(ctx, trigger):
+    await ctx.synthesize("why?")
+app = App(actors=[a])
+"""
+
+
+def test_where_no_price_is_listed_none_is_told_to_be_unknown(tmp_path):
+    (tmp_path / "limited.py").write_text(LIMITED)
+    done = run_without_extras(
+        """
+        from limited import app
+        from engine.functions.names import unpriced_models
+        print(unpriced_models(app))
+        """,
+        tmp_path,
+    )
+    assert (done.stdout, done.stderr) == ("{}\n", "")

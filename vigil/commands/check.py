@@ -31,14 +31,15 @@ def check(
     It warns of side effects behind an approval that several open episodes may wait for, and of
     names of events and actors that may be misspelt. Of an agent that a function runs it checks that
     it has a name of its own, that the actor has its tools, and that there is a provider of its
-    model; of answers of models, that they have a longest one where dollars are limited. It needs
-    no servers.
+    model; where dollars are limited, that answers of models have a longest one, and that the price
+    of a model is known. It needs no servers.
     """
     from engine.functions.names import (
         equal_agents,
         misspelt_names,
         unknown_names,
         unlimited_answers,
+        unpriced_models,
     )
     from engine.functions.side_effects import overlapping
     from engine.functions.source import unreplayable
@@ -48,7 +49,7 @@ def check(
     app = load(name, option=option)
     ways, names, warned = (
         unreplayable(app),
-        unknown_names(app) | unlimited_answers(app),
+        unknown_names(app) | unlimited_answers(app) | unpriced_models(app),
         overlapping(app) | misspelt_names(app) | equal_agents(app),
     )
     rows: list[Row] = [

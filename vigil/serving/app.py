@@ -21,6 +21,7 @@ from engine.functions.names import (
     misspelt_names,
     unknown_names,
     unlimited_answers,
+    unpriced_models,
 )
 from engine.functions.side_effects import overlapping
 from engine.functions.source import unreplayable
@@ -97,7 +98,7 @@ def load_file(file: str, *, option: str) -> App:
 def tell_found(app: App) -> None:
     """Log what `vigil check` finds in the strategies of `app`, each with its line."""
     for what, found in (
-        ("this cannot work", unknown_names(app) | unlimited_answers(app)),
+        ("this cannot work", unknown_names(app) | unlimited_answers(app) | unpriced_models(app)),
         ("a replay cannot repeat this", unreplayable(app)),
         ("one approval may stand for this more than once", overlapping(app)),
         ("this may be misspelt", misspelt_names(app)),

@@ -10,6 +10,8 @@ from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
 
 from engine.agents.toolset import toolset
 from engine.app.actor import Actor
@@ -18,6 +20,7 @@ from engine.app.function_tool import tool
 from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
 from engine.execution.driver import EpisodeTurns
+from engine.functions.names import unpriced_models
 from streams.model.events import EndStatus, EpisodeBlocked, StepAnnounced, StepKind, StepRecorded
 from streams.model.money import Price
 from streams.model.triggers import Budget
@@ -134,7 +137,7 @@ async def test_what_cannot_be_limited_is_refused_before_it_is_asked(options, set
 
 @pytest.mark.parametrize("key", ["test", "test:test"])
 @pytest.mark.parametrize("is_deferred", [False, True])
-async def test_a_price_holds_by_either_name_of_the_model(key, is_deferred):
+async def test_a_price_holds_by_wrapped_name_of_the_model(key, is_deferred):
     agent = Agent("test", name="any", model_settings=SHORT, defer_model_check=is_deferred)
 
     async def asks(ctx, trigger):
@@ -145,6 +148,41 @@ async def test_a_price_holds_by_either_name_of_the_model(key, is_deferred):
     (asked,) = requests(life)
     used = asked.input_tokens * Decimal("0.001") + asked.output_tokens * Decimal("0.01")
     assert asked.cost_usd == life.end.usd_used == used
+
+
+by_name = Agent("test", name="any", model_settings=SHORT, defer_model_check=True)
+by_made = Agent("test", name="any", model_settings=SHORT)
+by_wrapped = Agent(WrapperModel(TestModel()), name="any", model_settings=SHORT)
+
+
+async def asks_by_name(ctx, trigger):
+    return ConvergeResult(summary=(await ctx.agent(by_name, "go")).output)
+
+
+async def asks_what_is_made(ctx, trigger):
+    return ConvergeResult(summary=(await ctx.agent(by_made, "go")).output)
+
+
+async def asks_what_is_wrapped(ctx, trigger):
+    return ConvergeResult(summary=(await ctx.agent(by_wrapped, "go")).output)
+
+
+async def asks_another(ctx, trigger):
+    return ConvergeResult(summary=(await ctx.agent(by_wrapped, "go", model="test")).output)
+
+
+@pytest.mark.parametrize(
+    "asks", [asks_by_name, asks_what_is_made, asks_what_is_wrapped, asks_another]
+)
+async def test_a_price_that_is_unknown_is_told_before_it_fails_by_the_same_name(asks):
+    app = app_of(asks, usd="10", prices={})
+    (told,) = unpriced_models(app)
+    life = await played(app)
+    assert (life.end.error_class, life.end.error_detail) == ("unpriced_model", told.instead)
+    key = told.instead.split("'")[1]
+    priced = app_of(asks, usd="10", prices={key: PRICE})
+    assert unpriced_models(priced) == {}
+    assert (await played(priced)).end.status is EndStatus.DONE
 
 
 async def test_after_a_crash_at_each_moment_nothing_is_reserved_or_spent_twice():

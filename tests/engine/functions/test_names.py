@@ -6,6 +6,7 @@ import inspect
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from engine.errors import DeclarationError
@@ -14,8 +15,10 @@ from engine.functions.names import (
     misspelt_names,
     unknown_names,
     unlimited_answers,
+    unpriced_models,
 )
-from streams.model.money import Spending
+from engine.spending.prices import nobody_knows
+from streams.model.money import Price, Spending
 from vigil import (
     Actor,
     App,
@@ -501,6 +504,131 @@ def test_the_agent_of_a_template_is_named_by_its_expectation():
     (found,) = unlimited_answers(App(actors=[actor], unpriced="zero"))
     assert (found.place, found.found) == ("worker.thing", "agent 'test'")
     assert found.instead == f"{LIMIT}: agent: model_settings: max_tokens"
+
+
+SHORT = {"max_tokens": 100}
+PRICE = Price(input_per_million=1, output_per_million=1)
+
+
+def answers(messages, info):
+    raise NotImplementedError
+
+
+by_name = Agent("openai:nobody", name="named", defer_model_check=True, model_settings=SHORT)
+by_test = Agent("test", name="tested", model_settings=SHORT)
+own = FunctionModel(answers, model_name="mine", settings=SHORT)
+by_function = Agent(own, name="made")
+listed = Agent("openai:gpt-5", name="listed", defer_model_check=True, model_settings=SHORT)
+later = Agent(name="later", model_settings=SHORT)
+OTHER = "openai:other"
+
+
+async def runs_by_name(ctx, trigger):
+    await ctx.agent(by_name, "why?")
+
+
+async def runs_by_test(ctx, trigger):
+    await ctx.agent(by_test, "why?")
+
+
+async def runs_by_function(ctx, trigger):
+    await ctx.agent(by_function, "why?")
+
+
+async def runs_listed(ctx, trigger):
+    await ctx.agent(listed, "why?")
+
+
+async def runs_other(ctx, trigger):
+    await ctx.agent(listed, "why?", model="openai:other")
+    await ctx.agent(by_name, "why?", model="openai:gpt-5")
+    await ctx.agent(later, "why?", model=OTHER)
+
+
+async def runs_what_is_known_later(ctx, trigger):
+    given = {"model": "openai:gpt-5"}
+    await ctx.agent(later, "why?")
+    await ctx.agent(by_name, "why?", model=trigger.payload["model"])
+    await ctx.agent(by_name, "why?", **given)
+
+
+def of_agent(name, model):
+    return (f"agent {name!r}", nobody_knows(model))
+
+
+def unpriced_in(strategy, *, synthesizer=None, budget=None, spending=DAILY, **of_app):
+    actor = Actor("worker", spending=spending)
+    actor.expect("thing", strategy, on=manual(), budget=budget or Budget(), synthesizer=synthesizer)
+    app = App(actors=[actor], gatherers={"facts": delivered}, **of_app)
+    return [(each.found, each.instead) for each in unpriced_models(app)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "found"),
+    [
+        (runs_by_name, {}, [of_agent("named", "openai:nobody")]),
+        (runs_by_name, {"spending": ()}, []),
+        (
+            runs_by_name,
+            {"spending": (), "budget": Budget(usd=1)},
+            [of_agent("named", "openai:nobody")],
+        ),
+        (runs_by_name, {"unpriced": "zero"}, []),
+        (runs_by_name, {"prices": {"openai-responses:nobody": PRICE}}, []),
+        (runs_by_test, {}, [of_agent("tested", "test:test")]),
+        (runs_by_test, {"prices": {"test": PRICE}}, []),
+        (runs_by_function, {}, [of_agent("made", "function:mine")]),
+        (runs_by_function, {"prices": {"function:mine": PRICE}}, []),
+        (runs_listed, {}, []),
+        (runs_other, {}, [of_agent("listed", "openai:other"), of_agent("later", "openai:other")]),
+        (runs_what_is_known_later, {}, []),
+        (
+            synthesizes,
+            {"synthesizer": brief},
+            [("Model('openai:clever')", nobody_knows("openai:clever"))],
+        ),
+        (
+            synthesizes,
+            {"synthesizer": Model("openai:gpt-5", fallbacks=[own])},
+            [("Model('openai:gpt-5')", nobody_knows("function:mine"))],
+        ),
+        (synthesizes, {"synthesizer": Model("openai:gpt-5")}, []),
+        (synthesizes, {"synthesizer": delivered}, []),
+        (
+            Synthesizes(),
+            {"synthesizer": Model(own)},
+            [("Model('function:mine')", nobody_knows("function:mine"))],
+        ),
+        (
+            TEMPLATE,
+            {"synthesizer": brief},
+            [("Model('openai:clever')", nobody_knows("openai:clever"))],
+        ),
+        (runs_listed, {"synthesizer": brief}, []),
+    ],
+)
+def test_models_without_a_price_are_listed_where_dollars_are_limited(strategy, options, found):
+    assert unpriced_in(strategy, **options) == found
+
+
+def test_each_has_its_line_and_that_of_a_template_its_expectation():
+    config = {
+        "prompt": "What is it?",
+        "agent": {"model": "test", "instructions": "Find out.", "model_settings": SHORT},
+    }
+    actor = Actor("worker", spending=DAILY)
+    actor.expect("thing", agentic_task(config, tools={}), on=manual())
+    actor.expect("code", runs_by_test, on=manual())
+    line = inspect.getsourcelines(runs_by_test)[1] + 1
+    found = [(each.place, each.found) for each in unpriced_models(App(actors=[actor]))]
+    assert found == [
+        ("worker.thing", "agent 'test'"),
+        (f"test_names.py:{line}", "agent 'tested'"),
+    ]
+
+
+def test_what_is_listed_of_answers_is_the_same_whether_their_price_is_known_or_not():
+    assert unlimited_in(runs_unlimited, spending=DAILY, prices={"test": PRICE}) == [OF_AGENT]
 
 
 def test_an_agent_that_only_a_call_can_know_is_not_looked_for_elsewhere():
