@@ -6217,6 +6217,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/definitions/test_agentic_definitions.py",
     ),
     Mutant(
+        "unpriced-synthesizer-refused",
+        "definitions: prices of what templates ask are known where dollars are limited",
+        never,
+        "tests/engine/definitions/test_agentic_definitions.py",
+    ),
+    Mutant(
         "unpriced-definition-refused",
         "agents: an unpriced model is refused where dollars are limited",
         never,

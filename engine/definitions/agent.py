@@ -16,7 +16,7 @@ imported. A trigger is one object:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
@@ -534,15 +534,26 @@ def _check_money(actor: Actor, app: App) -> None:
         if isinstance(asked, Model) and not asked.answers_limited:
             problem = f"{asked!r} of the app: {LIMIT_THE_ANSWER}: {LIMITED_MODEL}"
             raise BadDefinition(f"expectations.{name}.strategy", problem)
+        lacking = _unpriced(app, asked.names) if isinstance(asked, Model) else None
+        if lacking is not None:  # guard: unpriced-synthesizer-refused
+            problem = f"{asked!r} of the app: {nobody_knows(lacking)}"
+            raise BadDefinition(f"expectations.{name}.strategy", problem)
         if not needs.model:
             continue
         at = f"expectations.{name}.strategy.config.agent"
         if not needs.answers_limited:  # guard: unlimited-answers-refused
             problem = "write it: a limit in dollars applies, so answers need one, too"
             raise BadDefinition(f"{at}.model_settings.max_tokens", problem)
-        is_priced = Prices(app.prices).is_priced(needs.model)
-        if not is_priced and app.unpriced == "refuse":  # guard: unpriced-definition-refused
+        if _unpriced(app, [needs.model]) is not None:  # guard: unpriced-definition-refused
             raise BadDefinition(f"{at}.model", nobody_knows(needs.model))
+
+
+def _unpriced(app: App, models: Iterable[str]) -> str | None:
+    """Return the first of `models` that is not asked, as nobody knows its price; None: all are."""
+    if app.unpriced != "refuse":
+        return None
+    prices = Prices(app.prices)
+    return next((each for each in models if not prices.is_priced(each)), None)
 
 
 def _path(error: DeclarationError) -> str:

@@ -172,6 +172,15 @@ def test_answers_must_be_limited_where_dollars_are(monkeypatch):
         to_actor(agent_of(definition), app)
 
 
+def asking_the_app(usd):
+    definition = defined(usd=usd)
+    definition["expectations"]["thing"]["strategy"] = {
+        "template": "observe_synthesize_converge",
+        "config": {"gatherer": "facts", "system_prompt": "What is it?"},
+    }
+    return definition
+
+
 @pytest.mark.parametrize(
     ("settings", "usd", "refused"),
     [({}, "1", True), ({}, "0", False), ({"max_tokens": 100}, "1", False)],
@@ -179,12 +188,12 @@ def test_answers_must_be_limited_where_dollars_are(monkeypatch):
 def test_answers_to_a_template_that_asks_the_model_of_the_app_must_be_limited_too(
     settings, usd, refused
 ):
-    definition = defined(usd=usd)
-    definition["expectations"]["thing"]["strategy"] = {
-        "template": "observe_synthesize_converge",
-        "config": {"gatherer": "facts", "system_prompt": "What is it?"},
-    }
-    app = App(synthesizer=Model("openai:own", settings=settings), gatherers={"facts": facts})
+    definition = asking_the_app(usd)
+    app = App(
+        synthesizer=Model("openai:own", settings=settings),
+        gatherers={"facts": facts},
+        prices={"openai:own": PRICE},
+    )
     if not refused:
         to_actor(agent_of(definition), app)
         return
@@ -193,6 +202,31 @@ def test_answers_to_a_template_that_asks_the_model_of_the_app_must_be_limited_to
     assert str(refusal.value) == (
         "expectations.thing.strategy: Model('openai:own') of the app: a limit in dollars applies,"
         " so its answers need one, too: Model(…, settings={'max_tokens': 4_000})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "usd", "refused"),
+    [
+        ({}, "1", "openai:own"),
+        ({"prices": {"openai-chat:own": PRICE}}, "1", "openai:next"),
+        ({"prices": {"openai:own": PRICE, "openai:next": PRICE}}, "1", ""),
+        ({"unpriced": "zero"}, "1", ""),
+        ({}, "0", ""),
+    ],
+)
+def test_so_must_the_prices_of_all_that_it_may_ask_be_known(options, usd, refused):
+    model = Model("openai:own", fallbacks=["openai:next"], settings={"max_tokens": 100})
+    app = App(synthesizer=model, gatherers={"facts": facts}, **options)
+    if not refused:
+        to_actor(agent_of(asking_the_app(usd)), app)
+        return
+    with pytest.raises(BadDefinition) as refusal:
+        to_actor(agent_of(asking_the_app(usd)), app)
+    assert str(refusal.value) == (
+        "expectations.thing.strategy: Model('openai:own') of the app: nobody knows the price of"
+        f" {refused!r}, and a limit in dollars applies; App(prices={{{refused!r}: Price(…)}}), or"
+        ' App(unpriced="zero")'
     )
 
 
