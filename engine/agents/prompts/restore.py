@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter
 from pydantic_ai import exceptions
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, infer_model
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.settings import ModelSettings
 
 from engine.agents.digests import PromptDigests, digest, jsonable
@@ -132,6 +133,8 @@ def _kept(parameters: ModelRequestParameters) -> JsonObject:
 
 
 def _profile_of(model: Model) -> str:
+    if isinstance(model, FallbackModel):  # It has those of its models.
+        return digest([_profile_of(each) for each in model.models])
     return digest({name: _named(each) for name, each in model.profile.items()})
 
 

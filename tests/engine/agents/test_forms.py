@@ -7,7 +7,9 @@ import asyncio
 import pytest
 from pydantic import BaseModel, field_validator
 from pydantic_ai import Agent, TextOutput
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from engine.agents.toolset import toolset
@@ -116,6 +118,19 @@ async def test_outputs_of_each_type(kind):
     again = await resume(app_of(ask, budget=MANY), middle(life)[:-2])
     classified(again)
     assert seen == [expected] * 2
+
+
+async def test_an_agent_may_have_a_model_that_falls_back_to_another():
+    def away(messages, info):
+        raise ModelHTTPError(503, "first")
+
+    models = FallbackModel(FunctionModel(away), FunctionModel(Script("fine")))
+    agent = Agent(models, name="helper")
+
+    async def ask(ctx, trigger):
+        return ConvergeResult(classification={"said": (await ctx.agent(agent, "go")).output})
+
+    assert classified(await play(ask, budget=MANY)) == {"said": "fine"}
 
 
 def words(text: str) -> list[str]:
