@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import (
     AsyncGenerator,
+    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
@@ -364,7 +365,7 @@ class EpisodeCalls:
         strategy: Logging | LogStrategy | None = None,
         timeout_s: float = WAIT_S,
         deltas: bool = False,
-    ) -> AsyncGenerator[Row]:
+    ) -> AsyncIterator[Row]:
         """Yield the lines of an episode's log, once each, until it has ended.
 
         Args:

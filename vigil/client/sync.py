@@ -841,7 +841,8 @@ class SyncEpisodeCalls:
                 the `attempt` of the episode, its `place` in the answer, from 0, the `text` that
                 follows, the `tools` of calls that begin then, and the `end` of the last one, `done`
                 or `failed`. `missing` is how many were lost before it; if one `is_anew`, what came
-                before is of an attempt that has died.
+                before is of an attempt that has died. Where NATS cannot be heard, a row whose
+                `kind` is `no_deltas` says `why`, and the log goes on.
 
         Raises:
             NotFound: it is not there after 10 s.

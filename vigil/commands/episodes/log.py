@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 from typer import Option
@@ -19,7 +19,10 @@ from vigil.printing.output import say_aside, show_rows
 from vigil.printing.tail import TailPrinter
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from vigil.client.episodes import EpisodeLog
+    from vigil.printing.tables import Row
 
 app = typer.Typer()
 
@@ -83,7 +86,7 @@ def tail(
         )
         printer = TailPrinter(sys.stdout, is_in_place=sys.stdout.isatty())
         # What is open is closed in its order, also where nobody reads what is printed any more.
-        async with aclosing(rows):
+        async with aclosing(cast("AsyncGenerator[Row]", rows)):
             try:
                 async for each in rows:
                     if each["kind"] == NO_DELTAS:
