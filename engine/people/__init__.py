@@ -1,0 +1,1 @@
+"""People and programs: who they are, and what they may do."""
