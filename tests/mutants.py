@@ -42,6 +42,7 @@ class Mutant(NamedTuple):
     """Where a test must notice; the narrower, the faster."""
 
 
+WEB_POLICY: Final = "tests/web/test_policy.py"
 FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
 AGENT_TELEMETRY: Final = "tests/engine/agents/test_genai.py"
 AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
@@ -10687,5 +10688,30 @@ TABLE: Final[Sequence[Mutant]] = (
         "agents: code of users that exits in a task of the library fails its agent alone",
         becomes("ZeroDivisionError").at("type"),
         "tests/engine/agents/test_own_code.py",
+    ),
+    Mutant(
+        "request-says-its-origin",
+        "console: a request that says nothing of where it comes from changes nothing",
+        never,
+        WEB_POLICY,
+    ),
+    Mutant(
+        "only-own-pages-led-to",
+        "console: nobody is led to a page of others",
+        never,
+        WEB_POLICY,
+    ),
+    Mutant(
+        "foreign-request-refused",
+        "console: a request that a page of others has sent is refused",
+        never,
+        WEB_POLICY,
+    ),
+    Mutant("long-body-not-read", "console: a body has an end", never, WEB_POLICY),
+    Mutant(
+        "screen-for-its-role",
+        "console: a page is shown to those alone who may see it",
+        never,
+        "tests/web/test_pages.py",
     ),
 )

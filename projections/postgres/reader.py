@@ -70,6 +70,13 @@ async def count_episodes(
     return await _counted(pool, "count_episodes", stack, *said)
 
 
+async def count_episodes_over_time(
+    pool: Pool, stack: Stack, *, since: datetime, span_s: float
+) -> list[Row]:
+    """Return `since`, `status` and `episodes` of each span of time in which some have started."""
+    return await _rows(pool, "count_episodes_over_time", stack.name, since, span_s)
+
+
 async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
     """Return one episode with everything known of it, or None."""
     return _only(await _rows(pool, "show_episode", stack.name, episode_id))
@@ -146,6 +153,11 @@ async def show_block(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
     return _only(await _rows(pool, "show_block", stack.name, episode_id))
 
 
+async def list_definition_changes(pool: Pool, stack: Stack, *, since: datetime) -> list[Row]:
+    """Return when definitions were applied or disabled since then, in order."""
+    return await _rows(pool, "list_definition_changes", stack.name, since, ROWS_MAX)
+
+
 async def list_service_levels(
     pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
 ) -> list[Row]:
@@ -199,6 +211,11 @@ async def count_findings(
 ) -> dict[str, int]:
     """Return status → how many findings have it; `QueryRefused`: there is no such `severity`."""
     return await _counted(pool, "count_findings", stack, _several(severity), _several(actor))
+
+
+async def count_active_findings(pool: Pool, stack: Stack) -> dict[str, int]:
+    """Return severity → how many active findings have it, the worst first."""
+    return await _counted(pool, "count_active_findings", stack)
 
 
 async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ from engine.definitions import difference
 from engine.definitions.store import DefinitionChange
 from engine.definitions.text import FORMATS, Format, Written, write
 from engine.validation import REASON_CHARS_MAX, check_text
+from projections.postgres.reader import list_definition_changes
+from projections.records import RowRecord, record_of
 from streams.json import JsonObject
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
@@ -26,10 +29,24 @@ from vigil.asking.definitions.changes import (
 from vigil.asking.definitions.drafts import Draft, drafts_of
 from vigil.asking.stack import Rollout
 from vigil.client.connections import Connections
+from vigil.client.page import check_time
 from vigil.errors import Mistake, told
 from vigil.settings import ROLLOUT_S
 
 _KINDS: Final = {said: kind for kind, said in ID_KINDS.items()}
+
+
+class DefinitionMoment(RowRecord, frozen=True, kw_only=True):
+    """A moment at which a definition was applied or disabled."""
+
+    kind: str
+    """`agent` or `workflow`."""
+    definition_id: str
+    change: str
+    """`applied` or `disabled`."""
+    revision: int
+    at: datetime
+    person: str
 
 
 @dataclass(frozen=True)
@@ -187,6 +204,17 @@ class DefinitionCalls:
         """
         before = await self.read(kind, id, revision=since)
         return difference(before, await self.read(kind, id, revision=revision))
+
+    async def changes(self, *, since: datetime) -> Sequence[DefinitionMoment]:
+        """Return when definitions were applied or disabled since then, in order; of the rows.
+
+        Raises:
+            Mistake: a time has no time zone.
+        """
+        check_time("since", since)
+        async with self._connections.rows() as pool:
+            rows = await list_definition_changes(pool, self._connections.stack, since=since)
+        return [record_of(each, DefinitionMoment) for each in rows]
 
     async def history(self, kind: str, id: str) -> Sequence[DefinitionEntry]:
         """Return the changes of a definition, oldest first, with what each has changed.

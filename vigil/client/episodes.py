@@ -127,6 +127,20 @@ class EpisodeLog(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no line, in words."""
 
 
+class EpisodeSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """How many episodes have started in a span of time."""
+
+    since: datetime
+    counts: Mapping[str, int]
+    """Status → how many of them have it now."""
+
+
+class _Counted(msgspec.Struct, frozen=True, kw_only=True):
+    since: datetime
+    status: str
+    episodes: int
+
+
 @dataclass(frozen=True)
 class EpisodeToCancel:
     """An episode, and its status."""
@@ -264,6 +278,28 @@ class EpisodeCalls:
                 since=since,
                 until=until,
             )
+
+    async def count_over_time(self, *, since: datetime, span_s: float) -> Sequence[EpisodeSpan]:
+        """Return how many episodes have started in each span of time since then, in order.
+
+        Args:
+            since: the beginning of the first span.
+            span_s: the length of a span, in seconds, at least 1.
+
+        Raises:
+            Mistake: a time has no time zone, or a span is too short.
+        """
+        check_time("since", since)
+        if span_s < 1:
+            raise Mistake(f"span_s: {span_s!r} is less than 1")
+        async with self._connections.rows() as pool:
+            rows = await reader.count_episodes_over_time(
+                pool, self._connections.stack, since=since, span_s=span_s
+            )
+        by_time: dict[datetime, dict[str, int]] = {}
+        for each in msgspec.convert(rows, list[_Counted]):
+            by_time.setdefault(each.since, {})[each.status] = each.episodes
+        return [EpisodeSpan(since=at, counts=counts) for at, counts in by_time.items()]
 
     async def get(self, id: UUID | str) -> EpisodeRecord:
         """Return one episode."""

@@ -98,6 +98,11 @@ class FindingCalls:
             stack = self._connections.stack
             return await reader.count_findings(pool, stack, severity=severity, actor=actor)
 
+    async def count_active(self) -> Mapping[str, int]:
+        """Return severity → how many active findings have it, the worst first."""
+        async with self._connections.rows() as pool:
+            return await reader.count_active_findings(pool, self._connections.stack)
+
     async def get(self, key: str) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.
 

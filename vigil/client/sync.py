@@ -88,11 +88,12 @@ if TYPE_CHECKING:
     from vigil.client.approvals import ApprovalCalls
     from vigil.client.costs import CostReport
     from vigil.client.dead_letters import DeadLetterCalls
-    from vigil.client.definitions import DefinitionCalls
+    from vigil.client.definitions import DefinitionCalls, DefinitionMoment
     from vigil.client.episodes import (
         EpisodeCalls,
         EpisodeLog,
         EpisodeReceipt,
+        EpisodeSpan,
         EpisodeToCancel,
         ForkEachOutcome,
     )
@@ -672,6 +673,14 @@ class SyncDefinitionCalls:
         """
         return self._thread.run(self._calls.diff(kind, id, since=since, revision=revision))
 
+    def changes(self, *, since: datetime) -> Sequence[DefinitionMoment]:
+        """Return when definitions were applied or disabled since then, in order; of the rows.
+
+        Raises:
+            Mistake: a time has no time zone.
+        """
+        return self._thread.run(self._calls.changes(since=since))
+
     def history(self, kind: str, id: str) -> Sequence[DefinitionEntry]:
         """Return the changes of a definition, oldest first, with what each has changed.
 
@@ -763,6 +772,18 @@ class SyncEpisodeCalls:
                 actor=actor, expectation=expectation, subject=subject, since=since, until=until
             )
         )
+
+    def count_over_time(self, *, since: datetime, span_s: float) -> Sequence[EpisodeSpan]:
+        """Return how many episodes have started in each span of time since then, in order.
+
+        Args:
+            since: the beginning of the first span.
+            span_s: the length of a span, in seconds, at least 1.
+
+        Raises:
+            Mistake: a time has no time zone, or a span is too short.
+        """
+        return self._thread.run(self._calls.count_over_time(since=since, span_s=span_s))
 
     def get(self, id: UUID | str) -> EpisodeRecord:
         """Return one episode."""
@@ -1288,6 +1309,10 @@ class SyncFindingCalls:
             Mistake: there is no such `severity`.
         """
         return self._thread.run(self._calls.count(severity=severity, actor=actor))
+
+    def count_active(self) -> Mapping[str, int]:
+        """Return severity → how many active findings have it, the worst first."""
+        return self._thread.run(self._calls.count_active())
 
     def get(self, key: str) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.

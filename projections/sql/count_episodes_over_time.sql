@@ -1,0 +1,10 @@
+-- How many of the episodes that started since then have each status, by the span of time in which
+-- they started. $1 stack, $2 since when, $3 the length of a span in seconds.
+SELECT
+    date_bin(make_interval(secs => $3), started_at, $2::timestamptz) AS since,
+    status,
+    count(*) AS episodes
+FROM episodes
+WHERE stack = $1 AND started_at >= $2
+GROUP BY 1, 2
+ORDER BY 1, 2

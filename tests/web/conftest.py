@@ -1,0 +1,82 @@
+"""The console of a shop that runs on servers of its own, as people of every role see it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+from starlette.requests import Request
+
+from engine.people.identity import Identity, Role
+from projections.embedded import EmbeddedPostgres
+from streams.embedded import EmbeddedNats
+from tests.vigil.program import Vigil
+from tests.web.world import FIRED, HAPPENED, UNSETTLED
+from vigil.client import Client, SyncClient
+from vigil.web.app import console
+
+NAME: Final = "x-name"
+ROLE: Final = "x-role"
+ADDRESS: Final = "http://console"
+READY_S: Final = 60.0
+
+
+async def by_header(request: Request) -> Identity | None:
+    """Say who sends a request as its headers do; a console of users asks their sessions."""
+    role = request.headers.get(ROLE)
+    return Identity(name=request.headers.get(NAME, "ann"), role=Role(role)) if role else None
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vigil]:
+    """The command, on servers where a node runs the shop, which has had a busy day."""
+    folder: Path = tmp_path_factory.mktemp("shop")
+    with (
+        EmbeddedNats(folder / "nats") as nats,
+        EmbeddedPostgres(tmp_path_factory.mktemp("postgres")) as postgres,
+    ):
+        command = Vigil(
+            folder, is_warm=True, VIGIL_NATS_URL=nats.url, VIGIL_POSTGRES_DSN=postgres.dsn
+        )
+        with command.running("node", "--app", "tests.web.world:app", "--node-name", "shop-1"):
+            happen(command)
+            yield command
+
+
+def happen(command: Vigil) -> None:
+    """Have all happen that is to, and wait until it has come to what it comes to."""
+    with SyncClient(**addresses(command), by="ann", create_stack=True) as client:
+        client.nodes.wait_ready("billing", timeout_s=READY_S)
+        for number, (event, payload) in enumerate(HAPPENED):
+            client.publish(event, payload, id=f"event-{number}")
+        for actor, expectation, payload, key in FIRED:
+            client.fire(actor, expectation, payload, key=key, reason="tests are green")
+    command.wait_for("sql", UNSETTLED, until=lambda rows: not rows)
+
+
+def addresses(command: Vigil) -> dict[str, str]:
+    """Return where the servers of the shop are, as a client takes it."""
+    return {
+        "nats_url": command.environ["VIGIL_NATS_URL"],
+        "postgres_dsn": command.environ["VIGIL_POSTGRES_DSN"],
+    }
+
+
+@pytest.fixture
+async def client(shop: Vigil) -> AsyncIterator[Client]:
+    """A client of the shop, as the console has one."""
+    async with Client(**addresses(shop), by="console") as client:
+        yield client
+
+
+@pytest.fixture
+async def browser(client: Client) -> AsyncIterator[httpx.AsyncClient]:
+    """What sends requests to the console, as an admin unless its headers say otherwise."""
+    app = console(client, by_header)
+    transport = httpx.ASGITransport(app=app)
+    headers = {ROLE: Role.ADMIN.value, "sec-fetch-site": "same-origin"}
+    async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, headers=headers) as sending:
+        yield sending

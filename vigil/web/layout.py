@@ -1,0 +1,200 @@
+"""The frame of every page: navigation, title, and where the script finds what is live. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from htpy import (
+    Element,
+    Node,
+    a,
+    body,
+    div,
+    fragment,
+    h1,
+    head,
+    header,
+    html,
+    link,
+    main,
+    meta,
+    nav,
+    noscript,
+    p,
+    script,
+    span,
+    title,
+)
+
+from engine.people.identity import Identity, Role
+from vigil.web.icons import mark
+from vigil.web.parts import act
+from vigil.web.positions import RowsPosition
+from vigil.web.screen import Drawn
+
+SECTIONS: Final = (
+    ("/", "Overview"),
+    ("/inbox", "Inbox"),
+    ("/episodes", "Episodes"),
+    ("/findings", "Findings"),
+    ("/outputs", "Outputs"),
+    ("/workflows", "Workflows"),
+    ("/actors", "Actors"),
+    ("/events", "Events"),
+    ("/costs", "Costs"),
+    ("/definitions", "Definitions"),
+    ("/dead-letters", "Dead letters"),
+    ("/orders", "Orders"),
+    ("/nodes", "Nodes"),
+    ("/people", "People"),
+)
+"""The address and the word of each entry of the navigation."""
+
+ADMINS_ONLY: Final = frozenset({"/people"})
+"""The entries that only admins see."""
+
+RELOAD_S: Final = 15
+"""How often a browser without scripts loads a live page anew, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFrame:
+    """What stands around a page, and is of one person and one moment."""
+
+    stack: str
+    identity: Identity
+    section: str
+    theme: str
+    """`light`, `dark`, or empty: as the system has it."""
+    nonce: str
+    assets: Mapping[str, str]
+    """The name of a file that pages need → its address."""
+    position: RowsPosition
+    """Up to where the page is true."""
+    waiting: Mapping[str, int]
+    """The address of an entry → how much there waits for people."""
+    live: str = ""
+    """The address at which the page tells what changes; empty: it does not."""
+    said: str = ""
+    """What became of what was ordered on the page before."""
+    sections: Sequence[tuple[str, str]] = SECTIONS
+
+
+def part_of(name: str, node: Node) -> Element:
+    """Return a part of a page, as the script finds it again."""
+    return div(id=f"part-{name}", data_part=True)[node]
+
+
+def arranged(parts: Mapping[str, Element], side: Collection[str]) -> Node:
+    """Return the parts below each other, and those of `side` beside them where there is room."""
+    beside = [part for name, part in parts.items() if name in side]
+    others = [part for name, part in parts.items() if name not in side]
+    if not beside:
+        return others
+    return div(".cols")[div(".stack")[others], div(".stack")[beside]]
+
+
+def page(frame: PageFrame, drawn: Drawn) -> Element:
+    """Return a whole page."""
+    parts = {name: part_of(name, node) for name, node in drawn.parts.items()}
+    return html(lang="en", data_theme=frame.theme or None)[
+        head[
+            meta(charset="utf-8"),
+            meta(name="viewport", content="width=device-width, initial-scale=1"),
+            meta(name="color-scheme", content="light dark"),
+            title[f"{drawn.title} · {frame.stack} · Vigil"],
+            link(rel="icon", type="image/svg+xml", href=frame.assets["icon.svg"]),
+            link(rel="stylesheet", href=frame.assets["console.css"]),
+            frame.live and noscript[meta(http_equiv="refresh", content=str(RELOAD_S))],
+            script(src=frame.assets["console.js"], nonce=frame.nonce, defer=True),
+        ],
+        body[
+            a(".skip", href="#main")["Skip to the page"],
+            _side(frame),
+            _bar(frame, drawn),
+            main(
+                id="main",
+                tabindex="-1",
+                data_live=frame.live or None,
+                data_seq=str(frame.position.number) if frame.live else None,
+            )[
+                p("#away.note", role="status", hidden=True),
+                p("#say", class_={"said": bool(frame.said)}, role="status")[frame.said],
+                div(".head")[h1[drawn.title], drawn.beside],
+                arranged(parts, drawn.side),
+            ],
+        ],
+    ]
+
+
+def _side(frame: PageFrame) -> Element:
+    entries = (
+        each
+        for each in frame.sections
+        if each[0] not in ADMINS_ONLY or frame.identity.role is Role.ADMIN
+    )
+    return div(".side")[
+        a(".brand", href="/")[mark(), span["Vigil"], span(".sr")[": overview"]],
+        nav(aria_label="Pages of the console")[
+            (
+                a(href=href, aria_current=href == frame.section and "page")[
+                    word,
+                    _count(frame.waiting.get(href, 0)),
+                ]
+                for href, word in entries
+            )
+        ],
+    ]
+
+
+def _count(waiting: int) -> Node:
+    return span(".count")[waiting, span(".sr")[" waiting"]] if waiting else None
+
+
+def _bar(frame: PageFrame, drawn: Drawn) -> Element:
+    here = dict(frame.sections).get(frame.section, "")
+    up = drawn.up or ((frame.section, here) if here and here != drawn.title else None)
+    return header(".bar")[
+        nav(".crumbs", aria_label="Where you are")[
+            a(href="/")[frame.stack], up and fragment[" / ", a(href=up[0])[up[1]]]
+        ],
+        div(".end")[
+            span(".live", data_state="static")["Not live"],
+            span(".seq.wide", title="Up to here in the journal this page is true")[
+                frame.position.says
+            ],
+            act("theme", "Theme", {}),
+            _who(frame.identity),
+        ],
+    ]
+
+
+def _who(identity: Identity) -> Node:
+    return fragment[
+        span(".who", title=f"You are {identity.name}, {identity.role.value}")[identity.name],
+        act("sign_out", "Sign out", {}),
+    ]
+
+
+def bare(frame: PageFrame, heading: str, *inside: Node) -> Element:
+    """Return a page without navigation: for who has not signed in, and for what went wrong."""
+    return html(lang="en", data_theme=frame.theme or None)[
+        head[
+            meta(charset="utf-8"),
+            meta(name="viewport", content="width=device-width, initial-scale=1"),
+            meta(name="color-scheme", content="light dark"),
+            title[f"{heading} · Vigil"],
+            link(rel="icon", type="image/svg+xml", href=frame.assets["icon.svg"]),
+            link(rel="stylesheet", href=frame.assets["console.css"]),
+        ],
+        body(".bare")[
+            main(id="main", tabindex="-1")[
+                div(".brand")[mark(), span["Vigil"]],
+                h1[heading],
+                p("#say", class_={"said": bool(frame.said)}, role="status")[frame.said],
+                inside,
+            ]
+        ],
+    ]

@@ -1,0 +1,310 @@
+"""What pages are made of: states, times, facts, tables, forms. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from htpy import (
+    Element,
+    Node,
+    a,
+    button,
+    code,
+    dd,
+    details,
+    div,
+    dl,
+    dt,
+    form,
+    fragment,
+    h2,
+    header,
+    label,
+    nav,
+    option,
+    p,
+    pre,
+    section,
+    select,
+    small,
+    span,
+    summary,
+    table,
+    tbody,
+    td,
+    th,
+    thead,
+    time,
+    tr,
+)
+from htpy import input as entry
+
+from vigil.printing.columns import age, took
+from vigil.web.icons import icon
+from vigil.web.screen import PageRequest
+
+TEXT_CHARS_MAX: Final = 20_000
+"""Most of a value that a page shows; what is longer is cut, and says so."""
+
+CENT: Final = Decimal("0.01")
+
+
+class Look(NamedTuple):
+    """How a state is drawn: a hue of the style sheet and an icon, beside its word."""
+
+    hue: str
+    icon: str
+
+
+_LOOKS: Final[Mapping[str, Look]] = {
+    "queued": Look("canceled", "clock"),
+    "running": Look("running", "turn"),
+    "blocked": Look("blocked", "hand"),
+    "waiting": Look("blocked", "clock"),
+    "done": Look("done", "check"),
+    "failed": Look("failed", "cross"),
+    "partially_failed": Look("failed", "half"),
+    "canceled": Look("canceled", "dash"),
+    "active": Look("blocked", "warning"),
+    "cleared": Look("done", "check"),
+    "expired": Look("canceled", "clock"),
+    "superseded": Look("canceled", "dash"),
+    "low": Look("running", "info"),
+    "medium": Look("blocked", "warning"),
+    "high": Look("failed", "cross"),
+    "critical": Look("critical", "bolt"),
+    "proposed": Look("running", "clock"),
+    "retrying": Look("blocked", "turn"),
+    "awaiting_approval": Look("blocked", "hand"),
+    "delivered": Look("done", "check"),
+    "rejected": Look("canceled", "dash"),
+    "requeued": Look("done", "turn"),
+    "discarded": Look("canceled", "dash"),
+    "up": Look("done", "check"),
+    "not up": Look("failed", "cross"),
+    "paused": Look("blocked", "pause"),
+    "problem": Look("failed", "cross"),
+    "ok": Look("done", "check"),
+    "skipped": Look("canceled", "dash"),
+    "pending": Look("canceled", "clock"),
+}
+"""State or severity → its look; those that are not here look like what is over."""
+
+_PLAIN: Final = Look("canceled", "dash")
+
+
+def look(state: str) -> Look:
+    """Return how a state is drawn."""
+    return _LOOKS.get(state, _PLAIN)
+
+
+def pill(state: object, says: str = "") -> Element:
+    """Return a state by colour, icon and word together; `says` is its word, if it is another."""
+    text = str(state)
+    hue, drawn = look(text)
+    return span(class_=["pill", hue])[icon(drawn), says or text.replace("_", " ")]
+
+
+def when(at: object, now: datetime) -> Node:
+    """Return a time as how far away it is, with all of it for who points at it."""
+    if not isinstance(at, datetime):
+        return None
+    far = age(at, now)
+    exact = at.astimezone(UTC)
+    return time(datetime=exact.isoformat(), title=f"{exact:%Y-%m-%d %H:%M:%S} UTC")[
+        far if far.startswith("in ") else f"{far} ago"
+    ]
+
+
+def lasted(milliseconds: object) -> str:
+    """Return a duration; empty: there is none."""
+    return took(milliseconds) or ""
+
+
+def money(usd: object) -> str:
+    """Return US dollars, to the cent or to the first digit that is not zero; empty: none."""
+    if not isinstance(usd, Decimal | int | float) or not usd:
+        return ""
+    sum_ = Decimal(str(usd))
+    return f"${sum_:,.2f}" if abs(sum_) >= CENT else f"${sum_.normalize():f}"
+
+
+def count(number: object) -> str:
+    """Return a number with its thousands apart; empty for None."""
+    return f"{number:,}" if isinstance(number, int) else ""
+
+
+def place(*words: object) -> str:
+    """Return the path of a page of `words`, such as `/findings/host:disk:web-1`."""
+    return "".join(f"/{quote(str(each), safe=':@')}" for each in words)
+
+
+def short(id_: object) -> str:
+    """Return the beginning of an id."""
+    return str(id_)[:8] if id_ else ""
+
+
+def card(title: str, *body: Node, beside: Node = None, is_padded: bool = False) -> Element:
+    """Return a part of a page with a heading."""
+    return section(".card")[
+        header[h2[title], beside and small[beside]],
+        div(".pad")[body] if is_padded else body,
+    ]
+
+
+def is_said(node: Node) -> bool:
+    """Return whether there is anything to show."""
+    return node is not None and node is not False and node != ""
+
+
+def facts(said: Iterable[tuple[str, Node]]) -> Element:
+    """Return a row of numbers with their names; those that are empty are left out."""
+    return dl(".facts.card")[(div[dt[name], dd[value]] for name, value in said if is_said(value))]
+
+
+def sheet(said: Iterable[tuple[str, Node]]) -> Element:
+    """Return names and values below each other; those that are empty are left out."""
+    return dl(".sheet")[(fragment[dt[name], dd[value]] for name, value in said if is_said(value))]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of a table."""
+
+    heading: str
+    is_main: bool = False
+    """Whether it takes what room there is; one column does."""
+    is_number: bool = False
+    is_spare: bool = False
+    """Whether it is left out on a phone."""
+
+
+def rows_of(
+    cells: Sequence[Cell], rows: Iterable[Sequence[Node]], *, keys: Sequence[object] = ()
+) -> Element:
+    """Return a table. `keys` name its rows, so that one that moves is known again."""
+    names = iter(keys)
+    return table[
+        thead[tr[(th(class_=_class(each), scope="col")[each.heading] for each in cells)]],
+        tbody[
+            (
+                tr(data_key=str(next(names, number)))[
+                    (td(class_=_class(cell))[value] for cell, value in zip(cells, row, strict=True))
+                ]
+                for number, row in enumerate(rows)
+            )
+        ],
+    ]
+
+
+def _class(cell: Cell) -> dict[str, bool]:
+    return {"main": cell.is_main, "num": cell.is_number, "wide": cell.is_spare}
+
+
+def titled(href: str, title: Node, below: Node = None) -> Node:
+    """Return a link that stands for its whole row, and a small line below it."""
+    return fragment[a(href=href)[title], below and small[below]]
+
+
+def nothing(says: str, hint: Node = None) -> Element:
+    """Return what stands where there is nothing to list, and what to do about it."""
+    return div(".empty")[p[says], hint and p(".muted")[hint]]
+
+
+def value(of: object) -> Node:
+    """Return any value of JSON as people read it: a text as it is, all else with its structure."""
+    if of is None:
+        return None
+    text = of if isinstance(of, str) else json.dumps(of, indent=2, ensure_ascii=False, default=str)
+    cut = text[:TEXT_CHARS_MAX]
+    left = len(text) - len(cut)
+    return fragment[
+        pre(tabindex="0")[code[cut]],
+        left and small[f"{left:,} more characters are not shown"],
+    ]
+
+
+def fold(says: Node, *body: Node, key: str = "", is_open: bool = False) -> Element:
+    """Return something that people open to read it."""
+    return details(data_key=key or None, open=is_open)[summary[says], body]
+
+
+def chips(asked: PageRequest, name: str, said: Iterable[tuple[str | None, str, object]]) -> Element:
+    """Return links that set a filter: its value, the word, and how many rows there are."""
+    now_set = asked.filter(name)
+    return nav(".chips", aria_label=name)[
+        (
+            a(href=asked.link(**{name: each}), aria_current=each == now_set and "true")[
+                word, number is not None and span(".n")[count(number)]
+            ]
+            for each, word, number in said
+        )
+    ]
+
+
+def field(
+    name: str, says: str, value: str | None = None, *, placeholder: str = "", required: bool = False
+) -> Element:
+    """Return a field for a text, with its label."""
+    return label[
+        says,
+        entry(
+            name=name,
+            value=value or "",
+            placeholder=placeholder or None,
+            required=required,
+            autocomplete="off",
+        ),
+    ]
+
+
+def choice(name: str, says: str, options: Iterable[tuple[str, str]], chosen: str = "") -> Element:
+    """Return a field for one of several values."""
+    return label[
+        says,
+        select(name=name)[
+            (option(value=each, selected=each == chosen)[word] for each, word in options)
+        ],
+    ]
+
+
+def pager(asked: PageRequest, next_: str | None) -> Node:
+    """Return the links to the pages before and after."""
+    is_first = asked.filter("after") is None
+    if is_first and next_ is None:
+        return None
+    return nav(".pager", aria_label="Pages")[
+        not is_first and a(".btn", href=asked.link())["First page"],
+        next_ and a(".btn", href=asked.link(after=next_), rel="next")["Next page"],
+    ]
+
+
+def act(
+    operation: str,
+    says: str,
+    fields: Mapping[str, object],
+    *inside: Node,
+    is_primary: bool = False,
+    is_danger: bool = False,
+) -> Element:
+    """Return a form that sends one command; what people fill in is `inside` it.
+
+    Args:
+        operation: the name of an operation of the API.
+        fields: what is sent along unseen; None is left out.
+    """
+    return form(".row", method="post", action=f"/do/{operation}", data_enhance=True)[
+        (
+            entry(type="hidden", name=name, value=str(each))
+            for name, each in fields.items()
+            if each is not None
+        ),
+        inside,
+        button(type="submit", class_={"primary": is_primary, "danger": is_danger})[says],
+    ]

@@ -1,0 +1,38 @@
+"""How far the rows are that pages are drawn of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from projections.postgres.progress import known_positions
+from streams.layout import Stream
+from vigil.client import Client
+
+
+class RowsPosition(NamedTuple):
+    """Up to where a page is true."""
+
+    number: int
+    """Grows whenever the rows move: the sum of the sequences of all streams."""
+    says: str
+    """The sequence of the journal, or of each of its partitions, in words."""
+
+
+NOWHERE = RowsPosition(0, "")
+
+
+async def read_position(client: Client) -> RowsPosition:
+    """Return how far the rows are now."""
+    async with client.connections.rows() as pool:
+        found = await known_positions(pool, client.stack)
+    journal = Stream.JOURNAL.value
+    said = {part: seq for part, seq in found.items() if part.partition("-")[0] == journal}
+    says = " · ".join(f"{part} {seq:,}" for part, seq in sorted(said.items()))
+    return RowsPosition(sum(found.values()), says)
+
+
+async def count_waiting(client: Client) -> dict[str, int]:
+    """Return the address of an entry of the navigation → how much there waits for people."""
+    waiting = await client.count_inbox()
+    letters = waiting.get("dead_letter", 0)
+    return {"/inbox": sum(waiting.values()), "/dead-letters": letters}

@@ -1,0 +1,352 @@
+"""One episode: how it came to be, each of its steps in time, what it costs and has come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from htpy import Element, Node, a, code, div, fragment, li, ol, p, small, span, strong, ul
+
+from engine.people.identity import Role
+from projections.records import EpisodeRecord, TimelineEntry, record_of
+from vigil.client import Client
+from vigil.printing.columns import error_of
+from vigil.web.charts import scale, track
+from vigil.web.icons import icon
+from vigil.web.parts import (
+    act,
+    card,
+    count,
+    facts,
+    field,
+    fold,
+    lasted,
+    look,
+    money,
+    nothing,
+    pill,
+    place,
+    sheet,
+    short,
+    titled,
+    value,
+    when,
+)
+from vigil.web.screen import Drawn, PageRequest, Screen, address
+from vigil.web.screens.episodes import waiting_words
+
+ENTRIES_MAX: Final = 1_000
+"""Most of a timeline on one page; what is longer has a link to the rest."""
+
+OPEN: Final = frozenset({"queued", "running", "blocked"})
+"""The states of an episode that goes on."""
+
+UNSAID: Final = frozenset({"trigger", "budget", "mode"})
+"""What the timeline need not repeat of how the episode was opened."""
+
+
+async def draw(client: Client, asked: PageRequest) -> Drawn:
+    """Read an episode and its timeline, and draw them."""
+    row = await client.episodes.describe(asked.words["id"])
+    episode = record_of({**row}, EpisodeRecord)
+    entries = await client.episodes.timeline(
+        episode.episode_id, after=asked.filter("after"), limit=ENTRIES_MAX
+    )
+    return Drawn(
+        title=f"{episode.actor_id} / {episode.expectation_id}",
+        beside=fragment[
+            pill(episode.status, waiting_words(episode)),
+            code(".id")[str(episode.episode_id)],
+        ],
+        parts={
+            "facts": figures(episode, entries.items, asked.now),
+            "timeline": timeline(entries.items, asked.now, is_whole=entries.next is None),
+            "waits": waits(row["waits_for"], episode, asked),
+            "actions": actions(episode, asked),
+            "came": came_to(row, asked),
+            "about": about(episode, asked),
+        },
+        side=("waits", "actions", "came", "about"),
+        up=("/episodes", "Episodes"),
+    )
+
+
+def figures(episode: EpisodeRecord, entries: Sequence[TimelineEntry], now: datetime) -> Element:
+    """Return the numbers of an episode."""
+    begun = episode.started_at or episode.queued_at
+    spent_ms = episode.wall_used_ms or None
+    since = (now - begun).total_seconds() * 1_000
+    is_open = episode.status in OPEN
+    requests = sum(entry.kind == "model_request" for entry in entries)
+    return facts(
+        [
+            ("Since" if is_open else "Took", lasted(since if is_open else spent_ms)),
+            ("Turns", count(episode.turns_used)),
+            ("Requests to models", count(requests or None)),
+            ("Tokens", count(episode.tokens_used or None)),
+            ("Cost", money(episode.cost_usd)),
+            ("Attempts", count(episode.attempts)),
+            ("Takeovers", count(episode.takeovers or None)),
+        ]
+    )
+
+
+class _Span(NamedTuple):
+    """An entry of a timeline, and from when to when it lasted, in seconds from the first."""
+
+    entry: TimelineEntry
+    begin_s: float
+    end_s: float
+
+
+def spans(entries: Sequence[TimelineEntry], now: datetime) -> list[_Span]:
+    """Return when each entry began and ended: a wait ends with what comes after it."""
+    if not entries:
+        return []
+    first = entries[0].at
+    ends = [after.at for _, after in pairwise(entries)]
+    found = []
+    for entry, following in zip(entries, [*ends, now], strict=True):
+        end_s = (entry.at - first).total_seconds()
+        took_s = (entry.cost_ms or 0) / 1_000 if entry.step_no is not None else 0.0
+        if entry.kind in {"approval_requested", "wait_started"}:
+            took_s, end_s = (
+                (following - entry.at).total_seconds(),
+                (following - first).total_seconds(),
+            )
+        found.append(_Span(entry, max(end_s - took_s, 0.0), max(end_s, 0.0)))
+    return found
+
+
+def timeline(entries: Sequence[TimelineEntry], now: datetime, *, is_whole: bool) -> Element:
+    """Return what an episode did, each with a bar where it lies in time."""
+    if not entries:
+        return card("Timeline", nothing("Nothing has happened yet."))
+    drawn = spans(entries, now)
+    whole_s = max(each.end_s for each in drawn)
+    last = entries[-1]
+    return card(
+        "Timeline",
+        ol(".tl")[
+            li[span(".lab")["Step"], scale(whole_s), span(".num")["Took"]],
+            (_line(each, whole_s) for each in drawn),
+        ],
+        None if is_whole else p(".pad")[a(href=f"?after={last.position}")["What comes after it"]],
+        beside=f"{len(entries):,} entries",
+    )
+
+
+def _line(each: _Span, whole_s: float) -> Element:
+    entry = each.entry
+    hue, drawn = look(_state_of(entry))
+    said = {name: part for name, part in entry.details.items() if name not in UNSAID}
+    has_more = bool(said or entry.error_detail)
+    label = span(".lab", title=entry.says)[icon(drawn), span[entry.says]]
+    return li(class_=hue, data_key=f"{entry.kind}.{entry.position}")[
+        fold(label, _details(entry, said), key=f"d{entry.position}") if has_more else label,
+        track(each.begin_s, each.end_s, of_s=whole_s),
+        span(".num")[lasted((each.end_s - each.begin_s) * 1_000 or None)],
+    ]
+
+
+def _details(entry: TimelineEntry, said: Mapping[str, object]) -> Element:
+    return div(".more")[
+        entry.error_detail and fragment[strong["error"], value(entry.error_detail)],
+        (fragment[strong[name.replace("_", " ")], value(part)] for name, part in said.items()),
+        entry.kind == "model_request"
+        and entry.step_no is not None
+        and p[
+            a(href=place("episodes", entry.episode_id, "prompts", entry.step_no))[
+                "The exact prompt of this request"
+            ]
+        ],
+        entry.step_no is not None
+        and p[
+            a(href=address(place("episodes", entry.episode_id, "fork"), step=str(entry.step_no)))[
+                icon("fork"), f"Fork from step {entry.step_no}"
+            ]
+        ],
+    ]
+
+
+def _state_of(entry: TimelineEntry) -> str:
+    if entry.error_class:
+        return "failed"
+    states = {
+        "episode_opened": "queued",
+        "episode_started": "running",
+        "approval_requested": "blocked",
+        "wait_started": "waiting",
+        "raised": "active",
+        "updated": "active",
+        "would_raise": "skipped",
+        "would_send": "skipped",
+    }
+    if entry.kind == "episode_finished":
+        return str(entry.details.get("status", "done"))
+    return states.get(entry.kind, "done")
+
+
+def actions(episode: EpisodeRecord, asked: PageRequest) -> Node:
+    """Return what people may order of it."""
+    if not asked.role.includes(Role.OPERATOR):
+        return None
+    id_ = str(episode.episode_id)
+    if episode.status in OPEN:
+        return card(
+            "Stop it",
+            act(
+                "episodes.cancel",
+                "Cancel",
+                {"id": id_},
+                field("reason", "Why", placeholder="Kept in the journal"),
+                is_danger=True,
+            ),
+            is_padded=True,
+        )
+    return card(
+        "Run it again",
+        p(".muted")["A fork keeps the steps up to one of them, and goes on from there."],
+        p[a(".btn", href=address(place("episodes", id_, "fork")))[icon("fork"), "Fork"]],
+        is_padded=True,
+    )
+
+
+def waits(block: object, episode: EpisodeRecord, asked: PageRequest) -> Node:
+    """Return what an episode waits for, and how to answer it."""
+    if not isinstance(block, Mapping):
+        return None
+    return div(".note")[
+        strong[block["summary"] or f"Waits for {block['ref'] or 'its time'}"],
+        small[
+            "since ",
+            when(block["blocked_at"], asked.now),
+            block["expires_at"] and fragment[", until ", when(block["expires_at"], asked.now)],
+        ],
+        block["reason"] == "approval"
+        and a(".btn.primary", href=place("inbox", "episode", episode.episode_id))["Decide"],
+    ]
+
+
+def came_to(row: Mapping[str, object], asked: PageRequest) -> Node:
+    """Return the findings, outputs and children of an episode."""
+    return fragment[
+        _listed("Findings", _findings(_rows(row["findings"]), asked)),
+        _listed("Outputs", _outputs(_rows(row["outputs"]))),
+        _listed("Children", _children(_rows(row["children"]))),
+    ]
+
+
+def _rows(of: object) -> Sequence[Mapping[str, object]]:
+    return of if isinstance(of, list) else []
+
+
+def _listed(title: str, items: list[Node]) -> Node:
+    return bool(items) and card(title, ul(".list")[(li[each] for each in items)])
+
+
+def _findings(rows: Iterable[Mapping[str, object]], asked: PageRequest) -> list[Node]:
+    return [
+        [
+            div[
+                titled(place("findings", row["finding_key"]), str(row["summary"])),
+                small[f"{row['kind']} · ", when(row["at"], asked.now)],
+            ],
+            pill(row["severity"]),
+        ]
+        for row in rows
+    ]
+
+
+def _outputs(rows: Iterable[Mapping[str, object]]) -> list[Node]:
+    return [
+        [
+            div[
+                titled(
+                    place("outputs", row["output_key"]), str(row["summary"] or row["output_key"])
+                )
+            ],
+            pill(row.get("outcome") or row.get("status") or "proposed"),
+        ]
+        for row in rows
+    ]
+
+
+def _children(rows: Iterable[Mapping[str, object]]) -> list[Node]:
+    return [
+        [
+            div[
+                titled(
+                    place("episodes", row["episode_id"]),
+                    f"{row['actor_id']} / {row['expectation_id']}",
+                ),
+                small[short(row["episode_id"])],
+            ],
+            pill(row["status"]),
+        ]
+        for row in rows
+    ]
+
+
+def about(episode: EpisodeRecord, asked: PageRequest) -> Element:
+    """Return where an episode comes from, and under which terms it runs."""
+    trigger = episode.trigger_ref
+    row = {"error_class": episode.error_class, "error_detail": episode.error_detail}
+    return card(
+        "About it",
+        sheet(
+            [
+                ("Summary", episode.summary),
+                ("Error", error_of(row)),
+                ("Subject", " ".join(filter(None, (episode.subject_kind, episode.subject_id)))),
+                (
+                    "Opened",
+                    fragment[when(episode.queued_at, asked.now), f" by {episode.opened_by}"],
+                ),
+                ("Trigger", _trigger(episode.trigger_type, trigger)),
+                ("Node", episode.node),
+                ("Mode", episode.mode if episode.mode != "live" else None),
+                ("Agent", episode.agent),
+                ("Model", episode.model),
+                ("Confidence", episode.confidence is not None and f"{episode.confidence:.0%}"),
+                ("Parent", _link(episode.parent_id)),
+                ("Forked from", _link(episode.forked_from)),
+                ("Workflow", _instance(episode) if episode.workflow_instance_id else None),
+                ("Key", episode.dedupe_key),
+                (
+                    "Definition",
+                    episode.definition_revision and f"revision {episode.definition_revision}",
+                ),
+            ]
+        ),
+        fold("Trigger, as it was", value(trigger)),
+        fold("Budget", value(episode.budget)),
+        fold("Labels", value(episode.metadata)) if episode.metadata else None,
+        fold("As a command", value(f"vigil episodes show {episode.episode_id}"), key="command"),
+    )
+
+
+def _trigger(kind: str, ref: Mapping[str, object]) -> Node:
+    if kind == "event":
+        event = str(ref.get("event_id", ""))
+        return [
+            f"event {ref.get('event_type', '')} ",
+            event and a(href=place("events", event))["why"],
+        ]
+    said = {"schedule": ref.get("schedule"), "manual": ref.get("requested_by")}
+    return f"{kind} {said.get(kind) or ''}"
+
+
+def _link(id_: UUID | None) -> Node:
+    return a(".id", href=place("episodes", id_))[short(id_)] if id_ else None
+
+
+def _instance(episode: EpisodeRecord) -> Element:
+    here = place("workflows", episode.workflow_instance_id)
+    return a(href=here)[f"{episode.workflow_id}, step {episode.workflow_step_id}"]
+
+
+SCREEN: Final = Screen(path="/episodes/{id}", draw=draw, section="/episodes", filters=("after",))

@@ -1,0 +1,199 @@
+"""The overview: what is wrong, what waits, what runs, and how it was over the last day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from htpy import Element, Node, a, div, fragment, li, p, small, span, ul
+
+from projections.records import CostSummary, EpisodeSummary, FindingSummary
+from vigil.client import Client
+from vigil.client.definitions import DefinitionMoment
+from vigil.client.episodes import EpisodeSpan
+from vigil.client.nodes import NodesView
+from vigil.errors import ServerAway
+from vigil.web.charts import Bar, columns
+from vigil.web.parts import card, count, facts, look, money, nothing, pill, place, titled, when
+from vigil.web.screen import Drawn, PageRequest, Screen, address
+from vigil.web.screens.episodes import table_of
+
+SPAN_S: Final = 1_800
+"""The length of time that a column of the chart stands for, in seconds."""
+
+SPANS: Final = 48
+"""Columns of the chart: a day."""
+
+SHOWN: Final = 8
+"""How many findings and episodes the overview lists."""
+
+STACKED: Final = ("failed", "partially_failed", "blocked", "canceled", "queued", "running", "done")
+"""The states of episodes as a column stacks them, from above."""
+
+
+async def draw(client: Client, asked: PageRequest) -> Drawn:
+    """Read what counts most, and draw it."""
+    since = first_span(asked.now)
+    findings = await client.findings.count_active()
+    counts = await client.episodes.count()
+    spans = await client.episodes.count_over_time(since=since, span_s=SPAN_S)
+    changes = await client.definitions.changes(since=since)
+    worst = await client.findings.list(limit=SHOWN)
+    latest = await client.episodes.list(limit=SHOWN)
+    costs = await client.costs(by="all", since=asked.now - timedelta(days=1), limit=1)
+    waiting = await client.count_inbox()
+    try:
+        nodes = await client.nodes.read()
+    except ServerAway:
+        nodes = None
+    return Drawn(
+        title="Overview",
+        parts={
+            "facts": figures(findings, counts, waiting, costs.total),
+            "chart": activity(spans, changes, since),
+            "latest": lately(latest.items, asked),
+            "findings": wrong(worst.items, asked),
+            "nodes": running_nodes(nodes, asked),
+        },
+        side=("findings", "nodes"),
+    )
+
+
+def first_span(now: datetime) -> datetime:
+    """Return when the first column of the chart begins: a day ago, at a whole span."""
+    whole = int(now.timestamp()) // SPAN_S * SPAN_S
+    return datetime.fromtimestamp(whole - (SPANS - 1) * SPAN_S, tz=UTC)
+
+
+def figures(
+    findings: Mapping[str, int],
+    episodes: Mapping[str, int],
+    waiting: Mapping[str, int],
+    cost: CostSummary | None,
+) -> Element:
+    """Return the numbers that say whether all is well, each with a link to what it counts."""
+    active, asking = sum(findings.values()), sum(waiting.values())
+    counted = (
+        ("Active findings", active, "/findings"),
+        ("Waiting for people", asking, "/inbox"),
+        ("Running", episodes.get("running", 0), address("/episodes", status="running")),
+        ("Queued", episodes.get("queued", 0), address("/episodes", status="queued")),
+        ("Blocked", episodes.get("blocked", 0), address("/episodes", status="blocked")),
+        ("Failed, ever", episodes.get("failed", 0), address("/episodes", status="failed")),
+    )
+    said: list[tuple[str, Node]] = [
+        (word, a(href=href)[count(number)]) for word, number, href in counted
+    ]
+    spent = money(cost.cost_usd) if cost is not None else ""
+    return facts([*said, ("Models, last day", spent and a(href="/costs")[spent])])
+
+
+def activity(
+    spans: Sequence[EpisodeSpan], changes: Sequence[DefinitionMoment], since: datetime
+) -> Element:
+    """Return how many episodes started in each half hour of a day, by what became of them."""
+    by_time = {each.since: each.counts for each in spans}
+    begins = [since + timedelta(seconds=number * SPAN_S) for number in range(SPANS)]
+    deployed = {_span_of(each.at, since) for each in changes}
+    bars = [
+        Bar(
+            _says(begin, by_time.get(begin, {})),
+            {look(status).hue: number for status, number in _stacked(by_time.get(begin, {}))},
+            is_marked=number in deployed,
+        )
+        for number, begin in enumerate(begins)
+    ]
+    total = sum(sum(counts.values()) for counts in by_time.values())
+    label = f"{total:,} episodes started in the last day, by half hours"
+    return card(
+        "Episodes over the last day",
+        div(".pad")[
+            columns(bars, label),
+            div(".axis")[
+                span[f"{since:%H:%M}"], span[f"{begins[SPANS // 2]:%H:%M}"], span["now, UTC"]
+            ],
+        ],
+        beside=f"{total:,} started"
+        + (f" · {len(changes)} changes of definitions" if changes else ""),
+    )
+
+
+def _stacked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return [(status, counts[status]) for status in reversed(STACKED) if counts.get(status)]
+
+
+def _span_of(at: datetime, since: datetime) -> int:
+    return int((at - since).total_seconds() // SPAN_S)
+
+
+def _says(begin: datetime, counts: Mapping[str, int]) -> str:
+    end = begin + timedelta(seconds=SPAN_S)
+    said = ", ".join(f"{number:,} {status}" for status, number in sorted(counts.items()))
+    return f"{begin:%H:%M} to {end:%H:%M} UTC: {said or 'none'}"
+
+
+def lately(episodes: Sequence[EpisodeSummary], asked: PageRequest) -> Element:
+    """Return the latest episodes."""
+    if not episodes:
+        return card("Latest episodes", nothing("No episode yet.", _first_steps()))
+    return card("Latest episodes", table_of(episodes, asked), beside=a(href="/episodes")["All"])
+
+
+def _first_steps() -> Node:
+    return fragment[
+        "Publish an event that an actor waits for, or ", a(href="/events")["fire one"], "."
+    ]
+
+
+def wrong(findings: Sequence[FindingSummary], asked: PageRequest) -> Element:
+    """Return the worst findings that are active."""
+    if not findings:
+        return card("Active findings", nothing("Nothing is wrong that anybody has found."))
+    return card(
+        "Active findings",
+        ul(".list")[
+            (
+                li(data_key=each.finding_key)[
+                    div[
+                        titled(place("findings", each.finding_key), each.summary),
+                        small[each.actor_id, " · ", when(each.raised_at, asked.now)],
+                    ],
+                    pill(each.severity),
+                ]
+                for each in findings
+            )
+        ],
+        beside=a(href="/findings")["All"],
+    )
+
+
+def running_nodes(view: NodesView | None, asked: PageRequest) -> Element:
+    """Return the nodes, or that nobody knows of any."""
+    if view is None:
+        return card("Nodes", p(".pad")["NATS is away, so nobody knows which nodes are up."])
+    if not view.nodes:
+        return card("Nodes", nothing("No node is up.", "Start one with vigil node."))
+    return card(
+        "Nodes",
+        ul(".list")[
+            (
+                li[
+                    div[
+                        titled(place("nodes"), each.node),
+                        small[
+                            each.host,
+                            fragment[" · since ", when(each.since, asked.now)]
+                            if each.since
+                            else None,
+                        ],
+                    ],
+                    pill(each.state),
+                ]
+                for each in view.nodes
+            )
+        ],
+    )
+
+
+SCREEN: Final = Screen(path="/", draw=draw, section="/")

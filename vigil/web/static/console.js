@@ -1,0 +1,143 @@
+// Vigil console: live regions by server-sent events, forms without a reload, times that go on,
+// keys. Every page works without it.
+(() => {
+  'use strict';
+  const HIDDEN_S = 10, SILENT_S = 20, WAIT_MS = [500, 5000], SEND_MS = 15000, TICK_MS = 10000;
+  const policy = window.trustedTypes?.createPolicy('vigil', { createHTML: text => text });
+  const parse = text => new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, 'text/html');
+  const by = id => document.getElementById(id);
+  const say = text => { const line = by('say'); line.textContent = text; line.classList.toggle('said', !!text); };
+
+  // Make `a` look like `b`. Nodes that stay keep focus, text, scroll, and what people opened.
+  const key = node => node.nodeType === 1 ? node.id || node.dataset?.key : '';
+  const KEPT = new Set(['open']);
+  function morph(a, b) {
+    if (a.nodeName !== b.nodeName || key(a) !== key(b)) return a.replaceWith(b);
+    if (a.nodeType !== 1) { if (a.data !== b.data) a.data = b.data; return; }
+    if (a.isEqualNode(b)) return;
+    for (const { name } of [...a.attributes]) if (!b.hasAttribute(name) && !KEPT.has(name)) a.removeAttribute(name);
+    for (const { name, value } of b.attributes) if (a.getAttribute(name) !== value) a.setAttribute(name, value);
+    const wanted = new Set([...b.children].map(key)), there = new Map();
+    for (const node of [...a.children]) if (key(node)) wanted.has(key(node)) ? there.set(key(node), node) : node.remove();
+    let at = a.firstChild;
+    for (const node of [...b.childNodes]) {
+      const name = key(node);
+      const match = name ? there.get(name) : at && !key(at) && at.nodeName === node.nodeName ? at : null;
+      if (!match) { a.insertBefore(fresh(node), at); continue; }
+      if (match === at) at = at.nextSibling; else a.insertBefore(match, at);
+      morph(match, node);
+    }
+    while (at) { const next = at.nextSibling; at.remove(); at = next; }
+  }
+  // A button that has just come is dead for half a second: nobody meant to press it.
+  const NEW_MS = 500;
+  function fresh(node) {
+    if (node.nodeType !== 1) return node;
+    for (const button of [...node.querySelectorAll('button'), ...(node.matches('button') ? [node] : [])]) {
+      button.inert = true; setTimeout(() => { button.inert = false; }, NEW_MS);
+    }
+    return node;
+  }
+  function show(doc) {
+    const focused = document.activeElement;
+    for (const part of [...doc.querySelectorAll('[data-part]')]) { const old = by(part.id); if (old) morph(old, part); }
+    if (focused !== document.body && !focused.isConnected) { by('main').focus(); say('What you were on has changed.'); }
+  }
+
+  // Live regions.
+  const main = document.querySelector('[data-live]');
+  const WORDS = { live: 'Live', waiting: 'Reconnecting…', paused: 'Paused', away: 'Not up to date', static: 'Not live' };
+  const state = now => { for (const node of document.querySelectorAll('.live')) { node.dataset.state = now; node.textContent = WORDS[now]; } };
+  if (main) {
+    let source, last = +main.dataset.seq, tries = 0, timer, silent, hidden, isPaused = false;
+    const stop = () => { clearTimeout(timer); clearTimeout(silent); source?.close(); source = null; };
+    const alive = () => { clearTimeout(silent); silent = setTimeout(again, SILENT_S * 1000); };
+    const again = () => {                       // The browser itself gives up at a 502.
+      stop(); state('waiting');
+      timer = setTimeout(start, Math.min(WAIT_MS[1], WAIT_MS[0] * 2 ** tries++) * (.7 + .6 * Math.random()));
+    };
+    const away = text => { const note = by('away'); note.textContent = text; note.hidden = !text; if (text) state('away'); };
+    const start = () => {
+      stop(); if (document.hidden || isPaused) return state('paused');
+      const address = new URL(main.dataset.live, location.href); address.searchParams.set('seq', last);
+      source = new EventSource(address); alive();
+      source.onopen = () => { tries = 0; state('live'); alive(); };
+      source.onmessage = event => {
+        last = +event.lastEventId; away(''); state('live'); alive(); show(parse(event.data)); tick();
+      };
+      source.addEventListener('away', event => { away(event.data); alive(); });
+      source.addEventListener('ping', alive);
+      source.onerror = again;
+    };
+    document.addEventListener('visibilitychange', () => {
+      clearTimeout(hidden);
+      if (!document.hidden) { if (!source) start(); }
+      else hidden = setTimeout(() => { stop(); state('paused'); }, (+main.dataset.hide || HIDDEN_S) * 1000);
+    });
+    addEventListener('pagehide', stop);
+    addEventListener('pageshow', event => { if (event.persisted) start(); });
+    addEventListener('online', start);
+    for (const button of document.querySelectorAll('.live')) button.addEventListener('click', () => { isPaused = !isPaused; start(); });
+    start();
+  }
+
+  // Times that say how far away they are.
+  const UNITS = [['d', 86400], ['h', 3600], ['m', 60], ['s', 1]];
+  function tick() {
+    for (const node of document.querySelectorAll('time[datetime]')) {
+      const seconds = (Date.now() - Date.parse(node.dateTime)) / 1000, far = Math.abs(seconds);
+      const [unit, length] = UNITS.find(each => far >= each[1]) || UNITS[3];
+      const text = `${Math.floor(far / length)}${unit}`, said = seconds < 0 ? `in ${text}` : `${text} ago`;
+      if (node.textContent !== said) node.textContent = said;
+    }
+  }
+  setInterval(tick, TICK_MS);
+
+  // Forms without a reload. What came of it stands in the page that follows.
+  document.addEventListener('submit', async event => {
+    const form = event.target, button = event.submitter;
+    if (!('enhance' in form.dataset)) return;
+    event.preventDefault();
+    if (form.getAttribute('aria-busy')) return;
+    form.setAttribute('aria-busy', 'true'); say('');
+    try {
+      const body = new URLSearchParams(new FormData(form, button));
+      const answer = await fetch(form.action, { method: 'POST', body, signal: AbortSignal.timeout(SEND_MS) });
+      const there = new URL(answer.url);
+      if (answer.ok && (there.pathname !== location.pathname || 'leave' in form.dataset)) { location.assign(there); return; }
+      const doc = parse(await answer.text());
+      if (!doc.getElementById('say')) throw Error(`the server answered ${answer.status}`);
+      show(doc);
+      say(doc.getElementById('say').textContent || doc.getElementById('part-why')?.textContent || '');
+    } catch (error) {
+      say(`Not sent: ${error.message || error}. Try again.`);
+    } finally {
+      form.removeAttribute('aria-busy');
+    }
+  });
+
+  // Copies.
+  document.addEventListener('click', async event => {
+    const button = event.target.closest?.('[data-copy]');
+    if (!button) return;
+    await navigator.clipboard?.writeText(button.dataset.copy);
+    say('Copied.');
+  });
+
+  // Keys: j and k go through rows, Enter opens one; Ctrl-K goes anywhere.
+  const isTyping = node => node.closest?.('input, textarea, select, [contenteditable]');
+  const rows = () => [...document.querySelectorAll('[data-row] a[href], td.main a[href]')];
+  document.addEventListener('keydown', event => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
+      const field = by('go'); if (field) { event.preventDefault(); field.focus(); field.select(); }
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.key === 'j' || event.key === 'k') {
+      const all = rows(), at = all.indexOf(document.activeElement);
+      const to = all[Math.max(0, Math.min(all.length - 1, at + (event.key === 'j' ? 1 : -1)))];
+      to?.focus(); to?.scrollIntoView({ block: 'nearest' });
+    }
+    if (event.key === 'a' || event.key === 'd') by(event.key === 'a' ? 'approve' : 'deny')?.focus();
+  });
+})();
