@@ -47,7 +47,8 @@ from vigil.client.client import Client
 from vigil.errors import Mistake, NotFound, Trouble
 from vigil.printing import tables
 from vigil.serving import telemetry
-from vigil.serving.demo import CATCH_UP_S_MAX, STOP_S_MAX, running
+from vigil.serving.beside import STOP_S_MAX, running
+from vigil.serving.demo import CATCH_UP_S_MAX
 from vigil.serving.exit import EXIT_S
 from vigil.serving.node import projecting, run_settings
 from vigil.serving.processes import command, environment

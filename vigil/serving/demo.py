@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -26,7 +24,6 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from projections.postgres.query_result import Row
 from projections.postgres.reader import list_episodes, list_findings
-from streams.child import die_with
 from streams.clock import Clock, SystemClock
 from streams.model.findings import FindingStatus
 from streams.ports.all import Ports
@@ -37,6 +34,7 @@ from vigil.asking.rows import answer, shown_question
 from vigil.errors import Trouble
 from vigil.printing import tables
 from vigil.serving import telemetry
+from vigil.serving.beside import running
 from vigil.serving.exit import EXIT_S
 from vigil.serving.loss_watch import watched_streams
 from vigil.serving.node import projecting, run_nodes, run_settings
@@ -50,9 +48,6 @@ APP: Final = "vigil.demo.app:app"
 
 PUBLISHER: Final = "vigil.demo.publisher"
 PUBLISH_EVERY_S: Final = 1.0
-
-STOP_S_MAX: Final = 5.0
-"""Longest wait for a program beside this one to end in order, in seconds; then it is killed."""
 
 CATCH_UP_S_MAX: Final = 5.0
 
@@ -119,32 +114,6 @@ def _publisher(config: Config) -> Iterator[None]:
     ]
     with running(command, log=FOLDER / "publisher.log"):
         yield
-
-
-@contextmanager
-def running(
-    command: Sequence[str], *, log: Path, environ: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program beside this one, which it does not outlive, and write what it says to `log`."""
-    with log.open("ab") as file:
-        process = subprocess.Popen(  # noqa: S603 - our own program, our own arguments
-            command,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-            preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 async def _sum_up(ports: Ports, pool: Pool) -> None:
