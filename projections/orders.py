@@ -12,6 +12,8 @@ from streams.model.events import (
     ActorResumed,
     BreakerReset,
     LayoutSet,
+    LoginRequired,
+    LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OrderEvent,
@@ -82,4 +84,6 @@ class OrderFold:
                 row.actor_id, row.expectation_id = event.actor_id, event.expectation_id
             case LayoutSet():
                 row.partitions = event.partitions
+            case LoginRequired() | LoginWaived():
+                pass
         return row

@@ -16,6 +16,7 @@ from projections.findings import FindingFold
 from projections.lanes import LaneFold
 from projections.orders import OrderFold
 from projections.outputs import OutputFold
+from projections.people import PeopleFold
 from projections.rows import RowChange, events_of, key
 from projections.workflows import WorkflowFold
 from streams.errors import BadName, UnreadableEvent
@@ -109,5 +110,7 @@ def _begin(kind: Kind, aggregate: str, record: Recorded) -> AggregateFold:
             return SignalFold()
         case Kind.ORDER:
             return OrderFold(aggregate)
+        case Kind.PERSON:
+            return PeopleFold(aggregate)
         case Kind.DEAD:
             return DeadLetterFold(aggregate)

@@ -425,6 +425,44 @@ class OrderSummary(RowRecord, frozen=True, kw_only=True):
     event_no: int
 
 
+class TokenSummary(RowRecord, frozen=True, kw_only=True):
+    """A token with which a program uses the stack, without its secret."""
+
+    token_id: str
+    name: str
+    role: str
+    scopes: list[str] | None
+    is_agent: bool
+    owner: str | None
+    issued_at: datetime
+    issued_by: str
+    issued_reason: str | None
+    expires_at: datetime
+    revoked_at: datetime | None
+    revoked_by: str | None
+    revoked_reason: str | None
+
+
+class AuditEntry(RowRecord, frozen=True, kw_only=True):
+    """Something that somebody did about people, sign-ins or tokens."""
+
+    person_key: str
+    """What it is about: `people`, `login.<name>`, `token.<id>` or `link.<id>`."""
+    change: str
+    name: str
+    person: str
+    reason: str | None
+    role: str | None
+    groups: list[str] | None
+    token_id: str | None
+    session_id: str | None
+    way: str | None
+    address: str | None
+    agent: str | None
+    at: datetime
+    event_no: int
+
+
 class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):
     """What an expectation promises, and how many of its latest episodes have kept it."""
 

@@ -3,7 +3,7 @@
 A stack may spread its journal, its state and its work over N streams each, its partitions. The
 partition of an aggregate follows from its kind and key alone and never changes. What ends is in the
 journal: episodes, outputs, instances. What stays for long is in the state: findings, definitions,
-lanes, signals, orders of people. No order of two streams is defined.
+lanes, signals, orders of people, people. No order of two streams is defined.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ROOTS: Final = {
     Stream.EVENTS: ("event",),
     Stream.WORK: ("inbox", "timer", "due"),
     Stream.JOURNAL: ("episode", "output", "workflow"),
-    Stream.STATE: ("definition", "finding", "lane", "order", "signal"),
+    Stream.STATE: ("definition", "finding", "lane", "order", "person", "signal"),
     Stream.DEAD: ("dead",),
     Stream.REFUSALS: ("refusal",),
 }
@@ -68,6 +68,7 @@ class Kind(StrEnum):
     DEFINITION = "definition"
     SIGNAL = "signal"
     ORDER = "order"
+    PERSON = "person"
     DEAD = "dead"
 
 

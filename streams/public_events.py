@@ -38,6 +38,8 @@ PUBLIC_EVENTS: Final = frozenset(
         "finding.raised",
         "finding.updated",
         "layout.set",
+        "login.required",
+        "login.waived",
         "node.mode_set",
         "node.mode_unset",
         "node.started",

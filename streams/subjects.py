@@ -14,6 +14,7 @@
 <stack>.definition.<kind and id>         stream <stack>-state     a definition's life, in order
 <stack>.signal.<reference>               stream <stack>-state     who waits for it, and its signals
 <stack>.order.<what it is about>         stream <stack>-state     what people order, in order
+<stack>.person.<whom it is about>        stream <stack>-state     who may use the stack, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 <stack>.refusal.<actor>.<expectation>    stream <stack>-refusals  why events did not fire it
 <stack>.stream.<episode>                 in no stream             what its models answer, live
@@ -241,6 +242,10 @@ class Stack(Layout, frozen=True):
         """Return the subject of what people order of the thing with this key: see `keys`."""
         return f"{self.name}.order.{self._within(Kind.ORDER, key)}{encode_token(key)}"
 
+    def person(self, key: str) -> str:
+        """Return the subject of what is known of people, a sign-in or a token."""
+        return f"{self.name}.person.{self._within(Kind.PERSON, key)}{encode_token(key)}"
+
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
         return f"{self.name}.dead.{encode_token(origin)}.{encode_token(cause)}"
@@ -269,6 +274,8 @@ class Stack(Layout, frozen=True):
                 return self._signal(key)
             case Kind.ORDER:
                 return self.order(key)
+            case Kind.PERSON:
+                return self.person(key)
             case Kind.DEAD:
                 return self.dead_letter(key)
 

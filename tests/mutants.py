@@ -57,6 +57,11 @@ FOLLOWING_UP: Final = "tests/engine/reactor/test_follow_up.py"
 REACTING: Final = "tests/engine/reactor/test_reactor.py"
 ORDERING: Final = "tests/engine/orders/test_store.py"
 ORDERS: Final = "tests/engine/orders/test_order.py"
+ROSTER: Final = "tests/engine/people/test_roster.py"
+LOGIN: Final = "tests/engine/people/test_login.py"
+TOKENS: Final = "tests/engine/people/test_token.py"
+PASSWORDS: Final = "tests/engine/people/test_passwords.py"
+PEOPLE: Final = "tests/client/test_people.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
 ATTACK: Final = "tests/attack/test_attack.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
@@ -3276,6 +3281,144 @@ TABLE: Final[Sequence[Mutant]] = (
         "orders: a move that is repeated is noted once",
         gives("True"),
         ORDERS,
+    ),
+    Mutant(
+        "no-two-people-alike",
+        "people: nobody is added twice, not even in capitals",
+        never,
+        ROSTER,
+    ),
+    Mutant(
+        "last-admin-stays",
+        "people: the last admin stays one",
+        never,
+        ROSTER,
+    ),
+    Mutant(
+        "linked-identity-stays",
+        "people: an identity of a provider is one person for ever",
+        never,
+        ROSTER,
+    ),
+    Mutant(
+        "role-ends-sessions",
+        "people: a session ends with another role",
+        without("rights_no"),
+        ROSTER,
+    ),
+    Mutant(
+        "password-ends-sessions",
+        "people: a session ends with another password",
+        without("rights_no"),
+        ROSTER,
+    ),
+    Mutant(
+        "idle-session-over",
+        "people: a session that nobody uses is over",
+        gives("False"),
+        LOGIN,
+    ),
+    Mutant(
+        "old-session-over",
+        "people: a session is over after its time",
+        gives("is_idle"),
+        LOGIN,
+    ),
+    Mutant(
+        "sessions-max",
+        "people: a person has so many sessions",
+        gives("[]"),
+        LOGIN,
+    ),
+    Mutant(
+        "refusals-noted-max",
+        "people: so many wrong passwords are noted",
+        never,
+        LOGIN,
+    ),
+    Mutant(
+        "session-ends-with-rights",
+        "people: a session is of nobody once the rights have changed",
+        never,
+        LOGIN,
+    ),
+    Mutant(
+        "revoked-token-over",
+        "people: a token that was revoked is nobody",
+        never,
+        TOKENS,
+    ),
+    Mutant(
+        "expired-token-over",
+        "people: a token is good for its time",
+        never,
+        TOKENS,
+    ),
+    Mutant(
+        "token-ends-with-owner",
+        "people: a token ends with who answers for it",
+        never,
+        TOKENS,
+    ),
+    Mutant(
+        "token-below-owner",
+        "people: a token may no more than who answers for it",
+        gives("role"),
+        TOKENS,
+    ),
+    Mutant(
+        "token-issued-below-owner",
+        "people: nobody issues a token that may more",
+        never,
+        TOKENS,
+    ),
+    Mutant(
+        "link-works-once",
+        "people: a link works once",
+        never,
+        TOKENS,
+    ),
+    Mutant(
+        "no-password-never-fits",
+        "people: nothing fits where there is no password",
+        returns("is_right"),
+        PASSWORDS,
+    ),
+    Mutant(
+        "password-has-length",
+        "people: a password has some length",
+        never,
+        PASSWORDS,
+    ),
+    Mutant(
+        "missing-web-extra-told",
+        "people: one line says that passwords need the extra",
+        uncaught,
+        PASSWORDS,
+    ),
+    Mutant(
+        "address-attempts-max",
+        "people: an address may guess so often",
+        always,
+        PASSWORDS,
+    ),
+    Mutant(
+        "throttled-name-refused",
+        "people: a name may be guessed at so often",
+        gives("is_right"),
+        PEOPLE,
+    ),
+    Mutant(
+        "identity-believed-briefly",
+        "people: an ended session is over elsewhere soon",
+        always.at("1"),
+        PEOPLE,
+    ),
+    Mutant(
+        "login-needs-an-admin",
+        "people: somebody can sign in where it is required",
+        never,
+        PEOPLE,
     ),
     Mutant(
         "order-copied-by-its-giver",

@@ -6,6 +6,7 @@ VigilError
     ├── NotFound     nothing has that id, name or key     look which there are
     ├── StackNotFound  nobody has made the stack          correct its name, or start a node
     ├── ServerAway   NATS or Postgres does not answer     start it, and make the same call again
+    ├── NotSignedIn  who asks has not shown who that is   sign in, or ask an admin
     ├── EventsMissed events were removed before read      go on past them, or with what is kept
     └── PastLost     the stack's log has lost its past    exit 4: a person decides how to go on
 
@@ -79,6 +80,13 @@ class StackNotFound(Trouble):
 
 class ServerAway(Trouble):
     """NATS or Postgres did not answer. What was asked for may have happened."""
+
+
+class NotSignedIn(Trouble):
+    """Nobody has signed in: name and password do not go together, or a link is not good.
+
+    After many wrong passwords no other answer comes for some minutes, so that nobody can guess.
+    """
 
 
 class EventsMissed(Trouble):

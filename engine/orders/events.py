@@ -14,6 +14,8 @@ from streams.model.events import (
     ActorResumed,
     BreakerReset,
     LayoutSet,
+    LoginRequired,
+    LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OrderEvent,
@@ -26,6 +28,8 @@ _NAMES: Final[Mapping[type[OrderEvent], str]] = {
     ActorResumed: "actor.resumed",
     BreakerReset: "circuit_breaker.reset",
     LayoutSet: "layout.set",
+    LoginRequired: "login.required",
+    LoginWaived: "login.waived",
 }
 
 

@@ -5,6 +5,7 @@ mode.<node>                     NodeModeSet, NodeModeUnset   ModeOrder: a copy, 
 pause.<actor>                   ActorPaused, ActorResumed    PauseOrder: a copy, in the registry
 breaker.<actor>.<expectation>   BreakerReset                 BreakerOrder: carried out in the gates
 layout                          LayoutSet                    LayoutOrder: carried out already
+login                           LoginRequired, LoginWaived   LoginOrder: looked up by commands
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from streams.model.events import (
     ActorResumed,
     BreakerReset,
     LayoutSet,
+    LoginRequired,
+    LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OrderEvent,
@@ -30,6 +33,9 @@ from streams.ports.log import Recorded
 
 LAYOUT: Final = "layout"
 """The key of what was ordered of the layout."""
+
+LOGIN: Final = "login"
+"""The key of whether people have to sign in."""
 
 _EVENTS: Final = get_args(OrderEvent)
 
@@ -48,7 +54,13 @@ class LayoutOrder(GivenOrder, frozen=True, kw_only=True):
     """0: nobody has moved it since it was made."""
 
 
-Order: TypeAlias = ModeOrder | PauseOrder | BreakerOrder | LayoutOrder
+class LoginOrder(GivenOrder, frozen=True, kw_only=True):
+    """Whether people have to sign in before they order something."""
+
+    is_required: bool = False
+
+
+Order: TypeAlias = ModeOrder | PauseOrder | BreakerOrder | LayoutOrder | LoginOrder
 
 
 def key_of(event: OrderEvent) -> str:
@@ -62,6 +74,8 @@ def key_of(event: OrderEvent) -> str:
             return breaker_key(actor, expectation)
         case LayoutSet():
             return LAYOUT
+        case LoginRequired() | LoginWaived():
+            return LOGIN
 
 
 def unordered(key: str) -> Order:
@@ -73,6 +87,8 @@ def unordered(key: str) -> Order:
             return PauseOrder(is_over=True)
         case kind if kind == BREAKERS:
             return BreakerOrder()
+        case kind if kind == LOGIN:
+            return LoginOrder()
         case _:
             return LayoutOrder()
 
@@ -92,6 +108,8 @@ def decide(order: Order, event: OrderEvent) -> tuple[OrderEvent, ...]:
             changes = order.holds  # guard: resumed-once
         case LayoutOrder(), LayoutSet(partitions=partitions):
             changes = order.partitions != partitions  # guard: repeated-move-noted-once
+        case LoginOrder(), LoginRequired() | LoginWaived():
+            changes = order.is_required is not isinstance(event, LoginRequired)
         case _:
             changes = True
     return (event,) if changes else ()
@@ -117,6 +135,8 @@ def evolve(order: Order, event: OrderEvent, *, at: datetime, id: str) -> Order:
             order = replace(order, newest=id)
         case LayoutOrder(), LayoutSet(partitions=partitions):
             order = replace(order, partitions=partitions)
+        case LoginOrder(), LoginRequired() | LoginWaived():
+            order = replace(order, is_required=isinstance(event, LoginRequired))
         case _:
             pass
     number = order.order_no + 1

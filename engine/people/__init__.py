@@ -1,1 +1,1 @@
-"""People and programs: who they are, and what they may do."""
+"""People and programs: who they are, what shows that, and what they may do."""

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
 
 import msgspec
 
+from engine.errors import BadRequest
+from streams.model.people import Role
 
-class Role(StrEnum):
-    """What somebody may do in a stack; each may do what those before it may."""
-
-    VIEWER = "viewer"
-    """Look at everything but prompts and secrets."""
-    APPROVER = "approver"
-    """Decide on what waits for approval."""
-    OPERATOR = "operator"
-    """Publish, fire, cancel, retry, requeue, switch modes, and read what models were asked."""
-    ADMIN = "admin"
-    """Say who may do what."""
-
-    def includes(self, other: Role) -> bool:
-        """Return whether who has this role may do what `other` may."""
-        ranks = list(Role)
-        return ranks.index(self) >= ranks.index(other)
+__all__ = ["Identity", "Role", "role_of"]
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +25,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     scopes: AbstractSet[str] | None = None
     """What the token is for, such as `read`, `events:publish`; None: all that the role may."""
 
+    is_agent: bool = False
+    """Whether a model decides what is done with its token."""
+
     @property
     def is_person(self) -> bool:
         """Whether it is a person: programs never decide on approvals."""
@@ -48,3 +37,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether it may do what takes `role`, and `scope` of a token."""
         is_in_scope = self.scopes is None or not scope or scope in self.scopes
         return self.role.includes(role) and is_in_scope
+
+
+def role_of(role: str) -> Role:
+    """Return the role called so; raise `BadRequest` if there is none."""
+    try:
+        return Role(role)
+    except ValueError as error:
+        problem = f"{role!r:.40} is none; use {', '.join(Role)}"
+        raise BadRequest(field="role", problem=problem) from error

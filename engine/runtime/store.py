@@ -129,9 +129,12 @@ class Store(Generic[S, E]):
     folds_on: bool = False
     """Whether `fold` takes a state, to fold more commits onto; then only the newest is kept."""
 
-    async def load(self, subject: str) -> Loaded[S]:
-        """Return the aggregate up to the newest commit that the leader of its stream has."""
-        return await self._load(subject, None)
+    async def load(self, subject: str, *, known: Loaded[S] | None = None) -> Loaded[S]:
+        """Return the aggregate up to the newest commit that the leader of its stream has.
+
+        Of `known`, which was loaded before, only what is new is read.
+        """
+        return await self._load(subject, cast("Loaded[object] | None", known))
 
     async def append(
         self,

@@ -440,6 +440,46 @@ async def count_orders(
     return await _counted(pool, "count_orders", stack, node, actor)
 
 
+async def list_tokens(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    is_good: bool | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return tokens: the latest first.
+
+    Args:
+        at: the time now, for what has expired.
+        is_good: only those that are good then, or only those that are not; None: all.
+        past: as `reverse`, as in `list_episodes`.
+    """
+    place = _place(past, "issued_at", "token_id")
+    return await _listed(pool, "list_tokens", stack, is_good, at, *place, limit, reverse=reverse)
+
+
+async def list_audit(
+    pool: Pool,
+    stack: Stack,
+    *,
+    name: str | None = None,
+    change: OneOrMore | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return who signed in or was refused, and who changed what about people: the latest first.
+
+    `past` and `reverse` are as in `list_episodes`.
+    """
+    place = _place(past, "at", "journal_seq", "event_no", "person_key")
+    said = (name, _several(change))
+    return await _listed(pool, "list_audit", stack, *said, *place, limit, reverse=reverse)
+
+
 async def show_dead_letter(pool: Pool, stack: Stack, key: str) -> Row | None:
     """Return one dead letter with everything known of it, or None."""
     return _only(await _rows(pool, "show_dead_letter", stack.name, key))

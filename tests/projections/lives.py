@@ -76,6 +76,9 @@ TABLES: Final = (
     "workflow_definitions",
     "definition_history",
     "orders",
+    "people",
+    "tokens",
+    "audit",
     "dead_letters",
 )
 

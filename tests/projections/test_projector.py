@@ -25,8 +25,18 @@ from streams.keys import episode_claim
 from streams.layout import AGGREGATE_STREAMS, Stream
 from streams.memory import memory_ports
 from streams.model.definitions import definition_id
-from streams.model.events import ActorPaused, ActorResumed, DefinitionKind, OutputDelivered
+from streams.model.events import (
+    ActorPaused,
+    ActorResumed,
+    DefinitionKind,
+    OutputDelivered,
+    PersonAdded,
+    PersonRemoved,
+    TokenIssued,
+    TokenRevoked,
+)
 from streams.model.losses import Lack, LogLost
+from streams.model.people import Role
 from streams.ports.log import Recorded
 from tests.engine.workflows.flows import done, flow, given
 from tests.projections import lives
@@ -64,6 +74,17 @@ async def fill(ports, *, first: int = 1, count: int = 5) -> None:
             (event(actor_id=f"a{number}", by="ada"),) for event in (ActorPaused, ActorResumed)
         )
         await append(ports.log, ports.stack.order(f"pause.a{number}"), *orders)
+        people = (
+            (PersonAdded(name=f"p{number}", role=Role.ADMIN, by="ada"),),
+            (PersonRemoved(name=f"p{number}", by="ada"),),
+        )
+        await append(ports.log, ports.stack.person(f"people{number}"), *people)
+        token = f"{number:012x}"
+        issued = TokenIssued(
+            id=token, name="ci", role=Role.VIEWER, secret_hash="ab", expires_at=AT, by="ada"
+        )
+        revoked = TokenRevoked(id=token, name="ci", by="ada")
+        await append(ports.log, ports.stack.person(f"token.{token}"), (issued,), (revoked,))
         for kind in DefinitionKind:
             defined = ((lives.applied(kind, f"d{number}"),), (lives.disabled(kind, f"d{number}"),))
             subject = ports.stack.definition(definition_id(kind, f"d{number}"))

@@ -40,6 +40,8 @@ ASKED = {
     "list_inbox": (records.InboxItem, 9),
     "list_dead_letters": (records.DeadLetterSummary, 6),
     "list_orders": (records.OrderSummary, 8),
+    "list_tokens": (records.TokenSummary, 6),
+    "list_audit": (records.AuditEntry, 8),
     "show_dead_letter": (records.DeadLetterRecord, 2),
 }
 """Query → the record of its rows, and how many values it takes."""

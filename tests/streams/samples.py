@@ -54,10 +54,17 @@ from streams.model.events import (
     FindingNoted,
     FindingRaised,
     FindingUpdated,
+    GroupsSet,
+    IdentityLinked,
     LaneKept,
     LaneMoved,
     LayoutSet,
+    LinkIssued,
+    LinkUsed,
     LogEvent,
+    LoginKept,
+    LoginRequired,
+    LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OutputApproved,
@@ -70,12 +77,22 @@ from streams.model.events import (
     OutputProposed,
     OutputRejected,
     OutputRetried,
+    PasswordSet,
+    PersonAdded,
+    PersonRemoved,
     Resolution,
+    RoleSet,
+    SessionBegun,
+    SessionEnded,
+    SessionUsed,
     SignalGiven,
     SignalWaited,
+    SignInRefused,
     StepAnnounced,
     StepKind,
     StepRecorded,
+    TokenIssued,
+    TokenRevoked,
 )
 from streams.model.findings import (
     Cause,
@@ -92,6 +109,7 @@ from streams.model.findings import (
 from streams.model.lanes import Ticket
 from streams.model.modes import NodeMode
 from streams.model.outputs import OutputOutcome
+from streams.model.people import LoginSession, Role, SignInWay
 from streams.model.triggers import Budget, EventTrigger, ManualTrigger
 from streams.model.waits import Approval, OnExpiry, Wait
 from tests.streams.workflow_samples import WORKFLOW_EVENTS
@@ -141,6 +159,26 @@ BARE: Final = Finding(
 )
 CAUSE: Final = Cause(episode_id="e1", index=3)
 TIMED: Final = DueTimer(timer_id="n1.7")
+SIGNED_IN: Final = LoginSession(
+    id="ab" * 8,
+    secret_hash="ab" * 32,
+    way=SignInWay.PASSWORD,
+    begun_at=AT,
+    used_at=AT,
+    expires_at=AT,
+    address="10.0.0.7",
+    agent="Mozilla",
+    rights_no=3,
+)
+LINKED: Final = LoginSession(
+    id="ef" * 8,
+    secret_hash="ef" * 32,
+    way=SignInWay.LINK,
+    begun_at=AT,
+    used_at=AT,
+    expires_at=AT,
+    role=Role.ADMIN,
+)
 PERSON: Final = Person(by="ada", reason="false alarm")
 LIMITED: Final = Finding(
     finding_key="k",
@@ -498,6 +536,94 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     ),
     "output.canceled@1": (OutputCanceled(reason="not wanted"), OutputCanceled()),
     "output.forgone@1": (OutputForgone(episode_id="e1"),),
+    "order.login_required@1": (
+        LoginRequired(by="ada", reason="audit"),
+        LoginRequired(by="ada"),
+    ),
+    "order.login_waived@1": (LoginWaived(by="ada", reason="audit"), LoginWaived(by="ada")),
+    "person.added@1": (
+        PersonAdded(
+            name="ann", role=Role.ADMIN, groups=("dba", "oncall"), by="ada", reason="joins"
+        ),
+        PersonAdded(name="ann", role=Role.VIEWER, by="ada"),
+    ),
+    "person.removed@1": (
+        PersonRemoved(name="ann", by="ada", reason="leaves"),
+        PersonRemoved(name="ann", by="ada"),
+    ),
+    "person.role_set@1": (
+        RoleSet(name="ann", role=Role.OPERATOR, by="ada", reason="on call"),
+        RoleSet(name="ann", role=Role.APPROVER, by="ada"),
+    ),
+    "person.groups_set@1": (
+        GroupsSet(name="ann", groups=("dba",), by="ada", reason="on call"),
+        GroupsSet(name="ann", groups=(), by="ada"),
+    ),
+    "person.password_set@1": (
+        PasswordSet(name="ann", password_hash="$argon2id$x", by="ada", reason="forgotten"),
+        PasswordSet(name="ann", password_hash="$argon2id$x", by="ada"),
+    ),
+    "person.identity_linked@1": (
+        IdentityLinked(
+            name="ann", issuer="https://id.example", subject="s1", by="ann", reason="first"
+        ),
+        IdentityLinked(name="ann", issuer="https://id.example", subject="s1", by="ann"),
+    ),
+    "person.session_begun@1": (SessionBegun(name="ann", session=SIGNED_IN),),
+    "person.session_used@1": (SessionUsed(name="ann", session_id="ab" * 8),),
+    "person.session_ended@1": (
+        SessionEnded(name="ann", session_id="ab" * 8, by="ada", reason="stolen"),
+        SessionEnded(name="ann", session_id="ab" * 8, by="ann"),
+    ),
+    "person.sign_in_refused@1": (
+        SignInRefused(name="ann", address="10.0.0.7", agent="Mozilla"),
+        SignInRefused(name="ann"),
+    ),
+    "person.login_kept@1": (
+        LoginKept(name="ann", sessions=(SIGNED_IN, LINKED), refused_at=(AT,)),
+        LoginKept(name="ann"),
+    ),
+    "token.issued@1": (
+        TokenIssued(
+            id="0123456789ab",
+            name="ci",
+            role=Role.OPERATOR,
+            scopes=("events:publish", "read"),
+            secret_hash="cd" * 32,
+            expires_at=AT,
+            is_agent=True,
+            owner="ann",
+            owner_no=3,
+            by="ann",
+            reason="deploys",
+        ),
+        TokenIssued(
+            id="0123456789ab",
+            name="ci",
+            role=Role.VIEWER,
+            secret_hash="cd" * 32,
+            expires_at=AT,
+            by="ann",
+        ),
+    ),
+    "token.revoked@1": (
+        TokenRevoked(id="0123456789ab", name="ci", by="ada", reason="leaked"),
+        TokenRevoked(id="0123456789ab", name="ci", by="ada"),
+    ),
+    "link.issued@1": (
+        LinkIssued(
+            id="0123456789ab",
+            name="root",
+            role=Role.ADMIN,
+            secret_hash="cd" * 32,
+            expires_at=AT,
+            by="root",
+        ),
+    ),
+    "link.used@1": (
+        LinkUsed(id="0123456789ab", name="root", address="10.0.0.7", agent="Mozilla"),
+        LinkUsed(id="0123456789ab", name="root"),
+    ),
 }
 
 COMMANDS: Final[dict[str, Command]] = {

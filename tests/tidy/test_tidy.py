@@ -71,6 +71,7 @@ IN_CODE = (
             "engine/waits/requests.py",
             "engine/workflows/requests.py",
             "engine/orders/store.py",
+            "engine/people/store.py",
             "engine/findings/requests.py",
         ),
     ),

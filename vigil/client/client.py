@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from vigil.client.orders import OrderCalls
     from vigil.client.outputs import OutputCalls
     from vigil.client.page import Page
+    from vigil.client.people import PeopleCalls
     from vigil.client.repairs import RepairCalls
     from vigil.client.signals import SignalCalls
+    from vigil.client.tokens import TokenCalls
     from vigil.client.workflows import WorkflowCalls
 
 _CLOCK: Final = SystemClock()
@@ -326,6 +328,13 @@ class Client:
         return OutputCalls(self.connections)
 
     @cached_property
+    def people(self) -> PeopleCalls:
+        """People, and signing in: `vigil users`."""
+        from vigil.client.people import PeopleCalls
+
+        return PeopleCalls(self.connections)
+
+    @cached_property
     def repairs(self) -> RepairCalls:
         """Repairs by hand: `vigil doctor`, `recover`, `reconcile`."""
         from vigil.client.repairs import RepairCalls
@@ -338,6 +347,13 @@ class Client:
         from vigil.client.signals import SignalCalls
 
         return SignalCalls(self.connections)
+
+    @cached_property
+    def tokens(self) -> TokenCalls:
+        """Tokens of programs: `vigil tokens`."""
+        from vigil.client.tokens import TokenCalls
+
+        return TokenCalls(self.connections)
 
     @cached_property
     def workflows(self) -> WorkflowCalls:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import UNSET
 
+from engine.people.identity import Role
+from engine.people.token import TOKEN_S
 from vigil.client.actors import DRAIN_S
 from vigil.client.client import Client
 from vigil.client.dead_letters import WAITING
@@ -41,10 +43,14 @@ if TYPE_CHECKING:
     from engine.operations.replay import Frame
     from engine.operations.why_event import EventVerdicts
     from engine.orders.store import OrderDrift
+    from engine.people.identity import Identity
+    from engine.people.sign_in import SignedIn
+    from engine.validation import Duration
     from engine.workflows.instance import Instance
     from projections.postgres.query_result import Row, Table
     from projections.postgres.reader import OneOrMore
     from projections.records import (
+        AuditEntry,
         CostBy,
         DeadLetterRecord,
         DeadLetterSummary,
@@ -60,6 +66,7 @@ if TYPE_CHECKING:
         OutputSummary,
         StepRow,
         TimelineEntry,
+        TokenSummary,
         WorkflowRecord,
         WorkflowSummary,
     )
@@ -103,8 +110,10 @@ if TYPE_CHECKING:
     from vigil.client.orders import OrderCalls, OrderOutcome
     from vigil.client.outputs import OutputCalls
     from vigil.client.page import Page
+    from vigil.client.people import PeopleCalls, PersonRecord, SessionRecord
     from vigil.client.repairs import RepairCalls
     from vigil.client.signals import SignalCalls
+    from vigil.client.tokens import NewToken, TokenCalls
     from vigil.client.workflows import WorkflowCalls
 
 
@@ -319,6 +328,11 @@ class SyncClient:
         return SyncOutputCalls(self._client.outputs, self._thread)
 
     @cached_property
+    def people(self) -> SyncPeopleCalls:
+        """People, and signing in: `vigil users`."""
+        return SyncPeopleCalls(self._client.people, self._thread)
+
+    @cached_property
     def repairs(self) -> SyncRepairCalls:
         """Repairs by hand: `vigil doctor`, `recover`, `reconcile`."""
         return SyncRepairCalls(self._client.repairs, self._thread)
@@ -327,6 +341,11 @@ class SyncClient:
     def signals(self) -> SyncSignalCalls:
         """Signals: `vigil episodes resolve`."""
         return SyncSignalCalls(self._client.signals, self._thread)
+
+    @cached_property
+    def tokens(self) -> SyncTokenCalls:
+        """Tokens of programs: `vigil tokens`."""
+        return SyncTokenCalls(self._client.tokens, self._thread)
 
     @cached_property
     def workflows(self) -> SyncWorkflowCalls:
@@ -1568,6 +1587,184 @@ class SyncOutputCalls:
         return self._thread.run(self._calls.cancel(*keys, reason=reason, by=by, wait_s=wait_s))
 
 
+class SyncPeopleCalls:
+    """The calls of `PeopleCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: PeopleCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def list(self) -> Sequence[PersonRecord]:
+        """Return all people, by name."""
+        return self._thread.run(self._calls.list())
+
+    def get(self, name: str) -> PersonRecord:
+        """Return somebody; raise `NotFound` if nobody is called so."""
+        return self._thread.run(self._calls.get(name))
+
+    def add(
+        self,
+        name: str,
+        *,
+        role: Role | str = Role.VIEWER,
+        groups: Iterable[str] = (),
+        password: str | None = None,
+        reason: str = "",
+        by: str | None = None,
+    ) -> PersonRecord:
+        """Let somebody use the stack, and return who that is.
+
+        Args:
+            name: letters, digits and `. _ @ + -`; it is the `by` of what that one orders. No two
+                people differ by upper and lower case alone.
+            role: `viewer`, `approver`, `operator` or `admin`.
+            groups: those that approvals may name.
+            password: 12 characters or more; None: there is none, and only a provider of OpenID
+                Connect can vouch for that one. It needs the extra `web`.
+
+        Raises:
+            Mistake: a value is impossible.
+            Trouble: there is somebody of that name, or there are too many people.
+        """
+        return self._thread.run(
+            self._calls.add(name, role=role, groups=groups, password=password, reason=reason, by=by)
+        )
+
+    def remove(self, name: str, *, reason: str = "", by: str | None = None) -> None:
+        """Let somebody use the stack no more: sessions and tokens are over at once.
+
+        Raises:
+            NotFound: nobody is called so.
+            Trouble: it is the last admin.
+        """
+        return self._thread.run(self._calls.remove(name, reason=reason, by=by))
+
+    def set_role(
+        self, name: str, role: Role | str, *, reason: str = "", by: str | None = None
+    ) -> bool:
+        """Give somebody a role; return False if that one has it. All sessions of that one end.
+
+        Raises:
+            NotFound: nobody is called so.
+            Mistake: there is no such role.
+            Trouble: it is the last admin.
+        """
+        return self._thread.run(self._calls.set_role(name, role, reason=reason, by=by))
+
+    def set_groups(
+        self, name: str, groups: Iterable[str], *, reason: str = "", by: str | None = None
+    ) -> bool:
+        """Put somebody into these groups and no others; return False if all is so already.
+
+        Raises:
+            NotFound: nobody is called so.
+            Mistake: a group cannot be called so.
+        """
+        return self._thread.run(self._calls.set_groups(name, groups, reason=reason, by=by))
+
+    def set_password(
+        self, name: str, password: str, *, reason: str = "", by: str | None = None
+    ) -> None:
+        """Give somebody a password of 12 characters or more. All sessions of that one end.
+
+        Raises:
+            NotFound: nobody is called so.
+            Mistake: it is too short or too long, or the extra `web` is missing.
+        """
+        return self._thread.run(self._calls.set_password(name, password, reason=reason, by=by))
+
+    def sign_in(self, name: str, password: str, *, address: str = "", agent: str = "") -> SignedIn:
+        """Begin a session, whose secret shows from then on who somebody is.
+
+        It is over after 7 days, or when it was not used for 12 hours, and when role or password of
+        that one change. A refusal takes 0.75 s, and says the same whatever is wrong.
+
+        Args:
+            address: from where; 10 wrong passwords from one within 5 minutes, and it has to wait.
+                Empty: nobody knows, and it does not.
+            agent: what the program there calls itself.
+
+        Raises:
+            NotSignedIn: name and password do not go together, or too many were wrong before.
+        """
+        return self._thread.run(self._calls.sign_in(name, password, address=address, agent=agent))
+
+    def one_time_link(self, *, by: str | None = None) -> str:
+        """Return a secret that signs in once within 10 minutes, as an admin called as `by`.
+
+        For who has started the stack on a machine and has no password there: `vigil up` prints it.
+        """
+        return self._thread.run(self._calls.one_time_link(by=by))
+
+    def sign_in_by_link(self, secret: str, *, address: str = "", agent: str = "") -> SignedIn:
+        """Begin a session with a secret of `one_time_link`.
+
+        Raises:
+            NotSignedIn: it is none, is over, or was used.
+        """
+        return self._thread.run(self._calls.sign_in_by_link(secret, address=address, agent=agent))
+
+    def identify(self, secret: str) -> Identity | None:
+        """Return who shows a secret of a session or a token; None: nobody that may do anything.
+
+        The answer is remembered for 5 s.
+        """
+        return self._thread.run(self._calls.identify(secret))
+
+    def sign_out(self, secret: str) -> bool:
+        """End the session of a secret; return False if there is none."""
+        return self._thread.run(self._calls.sign_out(secret))
+
+    def sessions(self, name: str) -> Sequence[SessionRecord]:
+        """Return the sessions of somebody that are not over, the first one first."""
+        return self._thread.run(self._calls.sessions(name))
+
+    def end_sessions(
+        self, name: str, session_id: str | None = None, *, reason: str = "", by: str | None = None
+    ) -> bool:
+        """End a session of somebody, or all (None); return False if there is none."""
+        return self._thread.run(self._calls.end_sessions(name, session_id, reason=reason, by=by))
+
+    def is_login_required(self) -> bool:
+        """Return whether people have to sign in before they order something by a command."""
+        return self._thread.run(self._calls.is_login_required())
+
+    def require_login(
+        self, *, is_required: bool = True, reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Say whether people have to sign in before they order something by a command.
+
+        Raises:
+            Trouble: it is to be required, and there is no admin with a password.
+        """
+        return self._thread.run(
+            self._calls.require_login(is_required=is_required, reason=reason, by=by)
+        )
+
+    def audit(
+        self,
+        *,
+        name: str | None = None,
+        change: OneOrMore | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[AuditEntry]:
+        """Return who signed in, was refused, or changed what about people: the latest first.
+
+        Args:
+            name: only what is about somebody or some program, or was done by that one.
+            change: such as `session_begun`, or several; None: any.
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: there is no such change, or `after` is no such `next`.
+        """
+        return self._thread.run(
+            self._calls.audit(name=name, change=change, after=after, reverse=reverse, limit=limit)
+        )
+
+
 class SyncRepairCalls:
     """The calls of `RepairCalls`, for programs that do not wait."""
 
@@ -1679,6 +1876,83 @@ class SyncSignalCalls:
         """
         return self._thread.run(
             self._calls.resolve(ref, result, episode_id=episode_id, by=by, wait_s=wait_s)
+        )
+
+
+class SyncTokenCalls:
+    """The calls of `TokenCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: TokenCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def issue(
+        self,
+        name: str,
+        *,
+        role: Role | str = Role.VIEWER,
+        scopes: Iterable[str] | None = None,
+        expires_in: Duration = TOKEN_S,
+        is_agent: bool = False,
+        reason: str = "",
+        by: str | None = None,
+    ) -> NewToken:
+        """Issue a token for a program, which does what it does as `token:<name>`.
+
+        It may never do more than the person who issues it, and ends with that one. Programs never
+        decide on approvals, whatever their role.
+
+        Args:
+            name: what the program is called; as for people.
+            role: `viewer`, `approver`, `operator` or `admin`.
+            scopes: what it is for, such as `read` or `events:publish`; None: all that its role may.
+            expires_in: how long it is good, such as `"30d"`: from a minute to 366 days; by default
+                90 days.
+            is_agent: whether a model decides what is done with it.
+
+        Raises:
+            Mistake: a value is impossible.
+            Trouble: `by` is one of the people, and may do less than that.
+        """
+        return self._thread.run(
+            self._calls.issue(
+                name,
+                role=role,
+                scopes=scopes,
+                expires_in=expires_in,
+                is_agent=is_agent,
+                reason=reason,
+                by=by,
+            )
+        )
+
+    def revoke(self, token_id: str, *, reason: str = "", by: str | None = None) -> bool:
+        """Revoke a token, for good; return False if it was. Programs have it for 5 s at most.
+
+        Raises:
+            NotFound: there is no such token.
+        """
+        return self._thread.run(self._calls.revoke(token_id, reason=reason, by=by))
+
+    def list(
+        self,
+        *,
+        is_good: bool | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[TokenSummary]:
+        """Return tokens, the latest first, from the rows.
+
+        Args:
+            is_good: only those that were neither revoked nor have expired, or only the others.
+            after: the `next` of a page: only what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return self._thread.run(
+            self._calls.list(is_good=is_good, after=after, reverse=reverse, limit=limit)
         )
 
 

@@ -1871,7 +1871,8 @@ CREATE TABLE orders (
     journal_seq bigint NOT NULL,
     event_no bigint NOT NULL,
     change text NOT NULL CHECK (change IN (
-        'mode_set', 'mode_unset', 'actor_paused', 'actor_resumed', 'breaker_reset', 'layout_set'
+        'mode_set', 'mode_unset', 'actor_paused', 'actor_resumed', 'breaker_reset', 'layout_set',
+        'login_required', 'login_waived'
     )),
     node text,
     actor_id text,
@@ -1885,15 +1886,15 @@ CREATE TABLE orders (
 );
 CREATE INDEX orders_latest ON orders (stack, at DESC);
 COMMENT ON TABLE orders IS
-    'What people ordered of a running stack, in order: modes, pauses, resets of circuit breakers, layouts.';
+    'What people ordered of a running stack, in order: modes, pauses, resets of circuit breakers, layouts, logins.';
 COMMENT ON COLUMN orders.stack IS 'The stack that it belongs to.';
 COMMENT ON COLUMN orders.order_key IS
-    'What it is about: mode.NODE, pause.ACTOR, breaker.ACTOR.EXPECTATION or layout.';
+    'What it is about: mode.NODE, pause.ACTOR, breaker.ACTOR.EXPECTATION, layout or login.';
 COMMENT ON COLUMN orders.journal_seq IS
     'Sequence of its commit, in the state or in its partition of it.';
 COMMENT ON COLUMN orders.event_no IS 'Position within that commit, from 0.';
 COMMENT ON COLUMN orders.change IS
-    'mode_set, mode_unset, actor_paused, actor_resumed, breaker_reset or layout_set.';
+    'mode_set, mode_unset, actor_paused, actor_resumed, breaker_reset, layout_set, login_required or login_waived.';
 COMMENT ON COLUMN orders.node IS 'The node that it is about. NULL: none.';
 COMMENT ON COLUMN orders.actor_id IS
     'The actor that it is about. NULL: none, or every actor of the node.';
@@ -1905,6 +1906,135 @@ COMMENT ON COLUMN orders.partitions IS
 COMMENT ON COLUMN orders.at IS 'When it was given.';
 COMMENT ON COLUMN orders.person IS 'Who gave it.';
 COMMENT ON COLUMN orders.reason IS 'Why, in words.';
+
+
+-- Who may use a stack. No row has a secret or the hash of one.
+
+CREATE TABLE people (
+    stack text NOT NULL,
+    name text NOT NULL,
+    journal_seq bigint NOT NULL,
+    role text NOT NULL CHECK (role IN ('viewer', 'approver', 'operator', 'admin')),
+    groups text[] NOT NULL,
+    has_password boolean NOT NULL,
+    issuer text,
+    subject text,
+    added_at timestamptz NOT NULL,
+    added_by text NOT NULL,
+    removed_at timestamptz,
+    removed_by text,
+    PRIMARY KEY (stack, name)
+);
+COMMENT ON TABLE people IS
+    'Who may sign in to a stack, and who might once. One row for each name.';
+COMMENT ON COLUMN people.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN people.name IS 'The name, which the journal has as the one who ordered something.';
+COMMENT ON COLUMN people.journal_seq IS
+    'Sequence of the commit that last changed the row, in the state or in its partition of it.';
+COMMENT ON COLUMN people.role IS
+    'What the person may do: viewer, approver, operator or admin; each may do what those before it may.';
+COMMENT ON COLUMN people.groups IS 'The groups that approvals may name.';
+COMMENT ON COLUMN people.has_password IS 'Whether there is a password to sign in with.';
+COMMENT ON COLUMN people.issuer IS
+    'The provider of OpenID Connect that the person has signed in with. NULL: with none yet.';
+COMMENT ON COLUMN people.subject IS
+    'What that provider calls the person for ever. NULL: as for issuer.';
+COMMENT ON COLUMN people.added_at IS 'When the person was added, the last time.';
+COMMENT ON COLUMN people.added_by IS 'Who did that.';
+COMMENT ON COLUMN people.removed_at IS
+    'When the person was removed. NULL: the person may use the stack.';
+COMMENT ON COLUMN people.removed_by IS 'Who did that. NULL: as for removed_at.';
+
+
+CREATE TABLE tokens (
+    stack text NOT NULL,
+    token_id text NOT NULL,
+    journal_seq bigint NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL CHECK (role IN ('viewer', 'approver', 'operator', 'admin')),
+    scopes text[],
+    is_agent boolean NOT NULL,
+    owner text,
+    issued_at timestamptz NOT NULL,
+    issued_by text NOT NULL,
+    issued_reason text,
+    expires_at timestamptz NOT NULL,
+    revoked_at timestamptz,
+    revoked_by text,
+    revoked_reason text,
+    PRIMARY KEY (stack, token_id)
+);
+CREATE INDEX tokens_latest ON tokens (stack, issued_at DESC);
+COMMENT ON TABLE tokens IS 'Tokens with which programs use a stack. One row each.';
+COMMENT ON COLUMN tokens.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN tokens.token_id IS 'Its id, which the text of the token begins with after vt_.';
+COMMENT ON COLUMN tokens.journal_seq IS
+    'Sequence of the commit that last changed the row, in the state or in its partition of it.';
+COMMENT ON COLUMN tokens.name IS
+    'What the program is called; the journal has it behind token: as the one who ordered something.';
+COMMENT ON COLUMN tokens.role IS
+    'What it may do at most: viewer, approver, operator or admin; never more than its owner.';
+COMMENT ON COLUMN tokens.scopes IS 'What it is for. NULL: all that its role may.';
+COMMENT ON COLUMN tokens.is_agent IS 'Whether a model decides what is done with it.';
+COMMENT ON COLUMN tokens.owner IS
+    'The person that answers for it: it ends when that one is removed. NULL: nobody among the people.';
+COMMENT ON COLUMN tokens.issued_at IS 'When it was issued.';
+COMMENT ON COLUMN tokens.issued_by IS 'Who issued it.';
+COMMENT ON COLUMN tokens.issued_reason IS 'Why, in words.';
+COMMENT ON COLUMN tokens.expires_at IS 'From when on it is good no longer.';
+COMMENT ON COLUMN tokens.revoked_at IS 'When it was revoked. NULL: it was not.';
+COMMENT ON COLUMN tokens.revoked_by IS 'Who revoked it. NULL: it was not.';
+COMMENT ON COLUMN tokens.revoked_reason IS 'Why, in words.';
+
+
+CREATE TABLE audit (
+    stack text NOT NULL,
+    person_key text NOT NULL,
+    journal_seq bigint NOT NULL,
+    event_no bigint NOT NULL,
+    change text NOT NULL CHECK (change IN (
+        'added', 'removed', 'role_set', 'groups_set', 'password_set', 'identity_linked',
+        'session_begun', 'session_ended', 'sign_in_refused',
+        'token_issued', 'token_revoked', 'link_issued', 'link_used'
+    )),
+    at timestamptz NOT NULL,
+    person text NOT NULL,
+    name text NOT NULL,
+    reason text,
+    role text,
+    groups text[],
+    token_id text,
+    session_id text,
+    way text CHECK (way IN ('password', 'link', 'oidc')),
+    address text,
+    agent text,
+    PRIMARY KEY (stack, person_key, journal_seq, event_no)
+);
+CREATE INDEX audit_latest ON audit (stack, at DESC);
+COMMENT ON TABLE audit IS
+    'Who has signed in, who was refused, and who has changed what about people and tokens, in order.';
+COMMENT ON COLUMN audit.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN audit.person_key IS
+    'What it is about: people, login.NAME, token.ID or link.ID.';
+COMMENT ON COLUMN audit.journal_seq IS
+    'Sequence of its commit, in the state or in its partition of it.';
+COMMENT ON COLUMN audit.event_no IS 'Position within that commit, from 0.';
+COMMENT ON COLUMN audit.change IS
+    'added, removed, role_set, groups_set, password_set, identity_linked; session_begun, session_ended, sign_in_refused; token_issued, token_revoked; link_issued or link_used.';
+COMMENT ON COLUMN audit.at IS 'When it happened.';
+COMMENT ON COLUMN audit.person IS
+    'Who did it; of a sign-in that was refused, the name that was given.';
+COMMENT ON COLUMN audit.name IS 'The person or the program that it is about.';
+COMMENT ON COLUMN audit.reason IS 'Why, in words.';
+COMMENT ON COLUMN audit.role IS 'The role from then on. NULL: it is not about one.';
+COMMENT ON COLUMN audit.groups IS 'The groups from then on. NULL: it is not about them.';
+COMMENT ON COLUMN audit.token_id IS 'The token or the link. NULL: it is about none.';
+COMMENT ON COLUMN audit.session_id IS 'The session. NULL: it is about none.';
+COMMENT ON COLUMN audit.way IS
+    'How the person has signed in: password, link or oidc. NULL: nobody has with this.';
+COMMENT ON COLUMN audit.address IS 'From where. NULL: nobody knows.';
+COMMENT ON COLUMN audit.agent IS
+    'The program that was used there, as it calls itself, shortened. NULL: nobody knows.';
 
 
 -- The inbox: what waits for people, or for word from outside.

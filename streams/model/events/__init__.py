@@ -1,11 +1,12 @@
 """Everything that can happen, as data. Read this package first.
 
 An aggregate (an episode, a finding, an output, a lane, a workflow instance, a definition, the
-signals of a reference, what people order of one thing, a dead letter) is one subject on the log,
-and its life is a sequence of commits; a commit is one message with one or more of these events. A
-tag is the event's name on the wire, with its version: it is never changed and never reused. Fields
-may be added with a default, and a default never changes. A changed meaning is a new tag
-(docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the engine does not read.
+signals of a reference, what people order of one thing, who may use the stack, a dead letter) is one
+subject on the log, and its life is a sequence of commits; a commit is one message with one or more
+of these events. A tag is the event's name on the wire, with its version: it is never changed and
+never reused. Fields may be added with a default, and a default never changes. A changed meaning is
+a new tag (docs/adr/0001-wire-format.md). `msgspec.Raw` fields are JSON that the engine does not
+read.
 """
 
 from typing import TypeAlias
@@ -70,6 +71,8 @@ from streams.model.events.orders import (
     ActorResumed,
     BreakerReset,
     LayoutSet,
+    LoginRequired,
+    LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OrderEvent,
@@ -86,6 +89,28 @@ from streams.model.events.outputs import (
     OutputProposed,
     OutputRejected,
     OutputRetried,
+)
+from streams.model.events.people import (
+    GroupsSet,
+    IdentityLinked,
+    LinkEvent,
+    LinkIssued,
+    LinkUsed,
+    LoginEvent,
+    LoginKept,
+    PasswordSet,
+    PersonAdded,
+    PersonEvent,
+    PersonRemoved,
+    RoleSet,
+    RosterEvent,
+    SessionBegun,
+    SessionEnded,
+    SessionUsed,
+    SignInRefused,
+    TokenEvent,
+    TokenIssued,
+    TokenRevoked,
 )
 from streams.model.events.signals import SignalEvent, SignalGiven, SignalWaited
 from streams.model.events.workflows import (
@@ -118,5 +143,6 @@ LogEvent: TypeAlias = (
     | DefinitionEvent
     | SignalEvent
     | OrderEvent
+    | PersonEvent
     | DeadEvent
 )

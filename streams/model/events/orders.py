@@ -1,4 +1,4 @@
-"""What people order of one thing: of a node, an actor, a circuit breaker, or the layout. Pure."""
+"""What people order of a node, an actor, a circuit breaker, the layout, or logins. Pure."""
 
 from __future__ import annotations
 
@@ -63,6 +63,27 @@ class LayoutSet(Event, frozen=True, kw_only=True, tag="order.layout_set@1"):
     reason: str = ""
 
 
+class LoginRequired(Event, frozen=True, kw_only=True, tag="order.login_required@1"):
+    """Who orders something of the stack by its commands has to sign in first."""
+
+    by: str
+    reason: str = ""
+
+
+class LoginWaived(Event, frozen=True, kw_only=True, tag="order.login_waived@1"):
+    """Nobody has to."""
+
+    by: str
+    reason: str = ""
+
+
 OrderEvent: TypeAlias = (
-    NodeModeSet | NodeModeUnset | ActorPaused | ActorResumed | BreakerReset | LayoutSet
+    NodeModeSet
+    | NodeModeUnset
+    | ActorPaused
+    | ActorResumed
+    | BreakerReset
+    | LayoutSet
+    | LoginRequired
+    | LoginWaived
 )

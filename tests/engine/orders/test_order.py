@@ -8,7 +8,7 @@ import pytest
 
 from engine.cluster.modes import ModeOrder, PauseOrder
 from engine.orders.events import order_given
-from engine.orders.order import BreakerOrder, LayoutOrder, decide, fold, key_of
+from engine.orders.order import BreakerOrder, LayoutOrder, LoginOrder, decide, fold, key_of
 from streams.errors import BadName
 from streams.model.events import (
     ActorPaused,
@@ -17,6 +17,8 @@ from streams.model.events import (
     DefinitionDisabled,
     DefinitionKind,
     LayoutSet,
+    LoginRequired,
+    LoginWaived,
     NodeModeSet,
     NodeModeUnset,
 )
@@ -30,6 +32,7 @@ PAUSED = ActorPaused(actor_id="a", by="ann", reason="deploy")
 RESUMED = ActorResumed(actor_id="a", by="bob")
 RESET = BreakerReset(actor_id="a", expectation_id="e", by="ann")
 MOVED = LayoutSet(partitions=4, by="ann")
+REQUIRED = LoginRequired(by="ann", reason="audit")
 
 
 def mode_set(mode, actor="", by="ann"):
@@ -58,6 +61,8 @@ def after(*events):
         (RESUMED, "pause.a"),
         (RESET, "breaker.a.e"),
         (MOVED, "layout"),
+        (REQUIRED, "login"),
+        (LoginWaived(by="bob"), "login"),
     ],
 )
 def test_an_order_is_about_one_thing(order, key):
@@ -156,3 +161,13 @@ def test_the_world_is_told_who_ordered_what_and_why():
         "reason": "deploy",
         "journal_seq": 7,
     }
+
+
+def test_that_people_have_to_sign_in_is_noted_once_and_so_is_that_they_need_not():
+    waived = LoginWaived(by="bob")
+    assert decide(LoginOrder(), waived) == ()
+    assert decide(LoginOrder(), REQUIRED) == (REQUIRED,)
+    required = after(REQUIRED)
+    assert (required.is_required, required.by, required.reason) == (True, "ann", "audit")
+    assert decide(required, REQUIRED) == ()
+    assert not after(REQUIRED, waived).is_required
