@@ -49,6 +49,21 @@ def exact(value: object) -> msgspec.Raw:
     return encoded
 
 
+def is_deeper(value: object, *, levels: int) -> bool:
+    """Return whether a JSON value has objects and lists more than `levels` within each other."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return bool(level)
+
+
 def place_of_problem(value: object) -> str:
     """Return what in `value` JSON cannot express, and where: `$.rows[2]: a key that is no text: 1`.
 

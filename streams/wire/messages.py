@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from streams.errors import TooLarge
-from streams.json import UNDECODABLE, JsonObject, exact
+from streams.json import UNDECODABLE, JsonObject, exact, is_deeper
 from streams.model.commands import Attending, Command, WorkflowCommand
 from streams.model.triggers import CloudEvent
 from streams.ports.delivery import Unreadable
@@ -306,20 +306,6 @@ def _payload(data: bytes) -> JsonObject:
         raise _Refused("unreadable", f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise _Refused("not_an_object", f"a JSON {type(value).__name__}, not an object")
-    if _is_deeper(value, levels=DEPTH_MAX):
+    if is_deeper(value, levels=DEPTH_MAX):
         raise _Refused("unreadable", f"nested deeper than {DEPTH_MAX} levels")
     return value
-
-
-def _is_deeper(value: JsonObject, *, levels: int) -> bool:
-    level: list[JsonObject | list[object]] = [value]
-    for _ in range(levels):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True
