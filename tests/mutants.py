@@ -44,6 +44,12 @@ class Mutant(NamedTuple):
 
 WEB_POLICY: Final = "tests/web/test_policy.py"
 FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
+API_ROLES: Final = "tests/web/api/test_roles.py"
+API_ASKING: Final = "tests/web/api/test_asking.py"
+API_RECEIVE: Final = "tests/web/api/test_receive.py"
+API_STREAM: Final = "tests/web/api/test_stream.py"
+WEBHOOK_FILE: Final = "tests/web/webhooks/test_file.py"
+WEBHOOK_MAPPINGS: Final = "tests/web/webhooks/test_mappings.py"
 AGENT_TELEMETRY: Final = "tests/engine/agents/test_genai.py"
 AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
 SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
@@ -10856,5 +10862,89 @@ TABLE: Final[Sequence[Mutant]] = (
         "console: a page is shown to those alone who may see it",
         never,
         "tests/web/test_pages.py",
+    ),
+    Mutant("nobody-asks-nothing", "api: who is unknown asks for nothing", never, API_ROLES),
+    Mutant("programs-decide-nothing", "api: no program decides", never, API_ROLES),
+    Mutant("api-asks-for-role", "api: an operation is for a role", never, API_ROLES),
+    Mutant("api-asks-for-scope", "api: a token is for what it says", never, API_ROLES),
+    Mutant(
+        "signal-needs-its-scope",
+        "api: who may publish resolves no wait in another's name",
+        never,
+        API_ASKING,
+    ),
+    Mutant("unannounced-body-capped", "api: a body has an end", never, API_ASKING),
+    Mutant("body-says-json", "api: a form of another site is no request", never, API_ASKING),
+    Mutant("deep-body-refused", "api: a body is nested so deep and no deeper", never, API_ASKING),
+    Mutant("unheeded-key-refused", "api: no idempotency key is ignored", never, API_ASKING),
+    Mutant("path-field-said-once", "api: path and body cannot disagree", never, API_ASKING),
+    Mutant("two-keys-refused", "api: header and body cannot disagree", never, API_ASKING),
+    Mutant(
+        "repeated-parameter-refused", "api: a parameter that is no list is one", never, API_ASKING
+    ),
+    Mutant("webhook-must-be-signed", "webhooks: a delivery is signed", never, API_RECEIVE),
+    Mutant(
+        "webhook-takes-no-session",
+        "webhooks: a page sends nothing with the session of a person",
+        dropped,
+        API_RECEIVE,
+    ),
+    Mutant("streams-are-counted", "api: a process has so many streams open", never, API_STREAM),
+    Mutant(
+        "stream-goes-on-where-ended",
+        "api: a stream goes on where it ended",
+        returns("asked"),
+        API_STREAM,
+    ),
+    Mutant("stalled-reader-cut-off", "api: who takes nothing is cut off", unwrapped, API_STREAM),
+    Mutant(
+        "ids-of-own-source",
+        "webhooks: no source says what another one has said before it",
+        gives("each.id"),
+        WEBHOOK_FILE,
+    ),
+    Mutant("no-secret-in-the-file", "webhooks: the file has no secret", never, WEBHOOK_FILE),
+    Mutant("short-webhook-secret-refused", "webhooks: a secret has a length", never, WEBHOOK_FILE),
+    Mutant(
+        "emptied-secret-signs-nothing",
+        "webhooks: a secret that was emptied signs nothing",
+        dropped,
+        WEBHOOK_FILE,
+    ),
+    Mutant(
+        "old-signature-refused",
+        "webhooks: what was signed another day is not believed",
+        never,
+        "tests/web/webhooks/test_signatures.py",
+    ),
+    Mutant(
+        "delivery-must-be-signed",
+        "webhooks: what no secret has signed is not believed",
+        returns('""'),
+        "tests/web/webhooks/test_signatures.py",
+    ),
+    Mutant(
+        "sent-name-adds-no-word",
+        "webhooks: what is sent adds no word to a name",
+        returns("text"),
+        WEBHOOK_MAPPINGS,
+    ),
+    Mutant(
+        "delivery-is-all-or-nothing",
+        "webhooks: of a delivery all is published or nothing",
+        never,
+        WEBHOOK_MAPPINGS,
+    ),
+    Mutant(
+        "webhook-speaks-for-none",
+        "webhooks: no source speaks for the engine or for people",
+        never,
+        WEBHOOK_MAPPINGS,
+    ),
+    Mutant(
+        "absent-value-names-nothing",
+        "webhooks: a value that is not there names no event",
+        never,
+        WEBHOOK_MAPPINGS,
     ),
 )

@@ -21,6 +21,7 @@ import typer
 from engine.app.actor import Actor, ExpectationOptions
 from projections.postgres.queries import migrations
 from streams.model.triggers import Trigger
+from tests.docs.api import api_operations, api_problems
 from tests.docs.client import client_calls
 from tests.docs.life import diagram, diagram_of_attempts
 from tests.docs.names import public_names
@@ -397,6 +398,8 @@ FACTS: Final[Mapping[str, Callable[[], str]]] = {
     "limits": limits,
     "public names": public_names,
     "metrics": metrics,
+    "api operations": api_operations,
+    "api problems": api_problems,
 }
 
 _MARKED: Final = re.compile(r"(?s)(<!-- begin ([\w ]+) -->\n)(.*?)(<!-- end \2 -->)")

@@ -1,0 +1,52 @@
+"""Every operation of the API, and which commands have none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from vigil.web.api.operation import AnyOperation
+from vigil.web.api.operations import (
+    actors,
+    approvals,
+    dead_letters,
+    definitions,
+    episodes,
+    events,
+    findings,
+    outputs,
+    stack,
+    workflows,
+)
+
+OPERATIONS: Final[Sequence[AnyOperation]] = (
+    *events.OPERATIONS,
+    *episodes.OPERATIONS,
+    *approvals.OPERATIONS,
+    *findings.OPERATIONS,
+    *outputs.OPERATIONS,
+    *workflows.OPERATIONS,
+    *dead_letters.OPERATIONS,
+    *actors.OPERATIONS,
+    *definitions.OPERATIONS,
+    *stack.OPERATIONS,
+)
+
+SERVES: Final = "it serves processes of this machine"
+NEEDS_APP: Final = "it runs code of an app, which the console does not have"
+NEEDS_STOP: Final = "it works on the streams of a stopped stack"
+
+NOT_REMOTE: Final[Mapping[str, str]] = {
+    "demo": SERVES,
+    "up": SERVES,
+    "node": SERVES,
+    "project": SERVES,
+    "check": NEEDS_APP,
+    "lab": NEEDS_APP,
+    "mcp pins": NEEDS_APP,
+    "events would": NEEDS_APP,
+    "repartition": NEEDS_STOP,
+    "uncompress": NEEDS_STOP,
+    "episodes tail": "`/episodes/{id}/log` is read again, or `/events/stream` is followed",
+}
+"""Command → why it is no operation."""
