@@ -43,6 +43,9 @@ class Mutant(NamedTuple):
 
 
 WEB_POLICY: Final = "tests/web/test_policy.py"
+MCP_TOOLS: Final = "tests/mcp/test_tools.py"
+MCP_TASKS: Final = "tests/mcp/test_tasks.py"
+MCP_RESOURCES: Final = "tests/mcp/test_resources.py"
 FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
 API_ROLES: Final = "tests/web/api/test_roles.py"
 API_ASKING: Final = "tests/web/api/test_asking.py"
@@ -10946,5 +10949,88 @@ TABLE: Final[Sequence[Mutant]] = (
         "webhooks: a value that is not there names no event",
         never,
         WEBHOOK_MAPPINGS,
+    Mutant(
+        "calls-per-minute-capped",
+        "mcp: a caller makes as many requests as it likes",
+        never,
+        MCP_TOOLS,
+    ),
+    Mutant(
+        "answer-bytes-capped",
+        "mcp: what cannot be made smaller is returned however large it is",
+        returns("found, text"),
+        MCP_TOOLS,
+    ),
+    Mutant(
+        "answers-are-data",
+        "mcp: what a model reads of an answer has no marks",
+        returns("text.decode()"),
+        MCP_TOOLS,
+    ),
+    Mutant(
+        "answers-without-traces",
+        "mcp: the end of a task has lines of code",
+        returns("detail"),
+        MCP_TASKS,
+    ),
+    Mutant(
+        "agents-run-dry",
+        "mcp: an agent that does not say changes something",
+        returns("bool(asked)"),
+        MCP_TOOLS,
+    ),
+    Mutant(
+        "task-only-if-known",
+        "mcp: a client that knows no tasks is answered with one",
+        never,
+        MCP_TASKS,
+    ),
+    Mutant(
+        "task-is-durable-first",
+        "mcp: an episode that no node has opened is a task",
+        never,
+        MCP_TASKS,
+    ),
+    Mutant(
+        "reader-cancels-no-task",
+        "mcp: who only reads ends an episode",
+        never,
+        MCP_TASKS,
+    ),
+    Mutant(
+        "task-id-is-whole",
+        "mcp: an id that can be none of a task is an error of the server",
+        becomes("NotFound").at("type"),
+        MCP_TASKS,
+    ),
+    Mutant(
+        "nobody-reads-without-scope",
+        "mcp: a token for something else reads resources",
+        never,
+        MCP_TOOLS,
+    ),
+    Mutant(
+        "unlisted-tool-is-unknown",
+        "mcp: a tool that is not listed can be called",
+        becomes("tool is None"),
+        MCP_TOOLS,
+    ),
+    Mutant(
+        "unheard-follows-nothing",
+        "mcp: events are followed that nobody listens to",
+        never,
+        MCP_RESOURCES,
+    ),
+    Mutant(
+        "no-tokens-only-loopback",
+        "mcp: without tokens it serves other machines",
+        becomes("local is None"),
+        "tests/mcp/test_http.py",
+    ),
+    Mutant(
+        "prompt-arguments-are-data",
+        "mcp: an argument of a prompt can pass for the prompt",
+        gives("prompt.text.format_map(arguments)"),
+        MCP_RESOURCES,
     ),
 )

@@ -79,7 +79,7 @@ ENTRIES: Final = {
     "check": Listed(
         "check", "Import an app, and list code that cannot be replayed and names that do not exist."
     ),
-    "mcp": Listed("mcp", "MCP: pins of the tools of servers.", is_group=True),
+    "mcp": Listed("mcp", "MCP: serve a stack, pins of the tools of servers.", is_group=True),
     "lab": Listed(
         "lab",
         "Run recorded episodes with the code of today, asking models anew, and tell which differ.",

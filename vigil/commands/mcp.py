@@ -1,16 +1,18 @@
-"""`vigil mcp`: the tools of MCP servers that an app allows."""
+"""`vigil mcp`: the tools of MCP servers that an app allows; and the stack as such a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import typer
 
 from vigil import options
 from vigil.asking.connect import run
-from vigil.errors import Trouble
+from vigil.errors import Mistake, Trouble
 from vigil.options import AppName, IsJson
 from vigil.printing.output import show_rows
 from vigil.printing.tables import Row
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
     from engine.toolbox.mcp import McpServer
     from engine.toolbox.mcp_declared import ListedTool, ServerTool
 
-app = typer.Typer(help="MCP: pins of the tools of servers.", no_args_is_help=True)
+app = typer.Typer(help="MCP: serve a stack, pins of the tools of servers.", no_args_is_help=True)
+
+Allowed: TypeAlias = Literal["act"]
+"""What else than reading is allowed."""
+
+PORT_MAX: Final = 65_535
 
 COLUMNS: Final = ("server", "tool", "state", "risk")
 """What the table shows of each tool."""
@@ -31,8 +38,115 @@ PINNED: Final = "as pinned"
 UNPINNED: Final = "no pin"
 NOT_ALLOWED: Final = "not allowed"
 
+MCP_MODULES: Final = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
+"""What the extra `mcp` brings."""
+
 NO_RISK: Final = "read|change|destroy"
 """What stands for the risk of a tool that the app does not have."""
+
+
+@app.command()
+def serve(
+    ctx: typer.Context,
+    *,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Serve over HTTP, on loopback, such as 127.0.0.1:8090; port 0: any. By default"
+            " over standard input and output.",
+        ),
+    ] = None,
+    allowed: Annotated[
+        Allowed | None,
+        typer.Option(
+            "--allow", help="Offer tools that act, too: fire, publish, cancel and others."
+        ),
+    ] = None,
+    is_agent: Annotated[
+        bool,
+        typer.Option("--agent", help="What acts is a dry run, unless the call says otherwise."),
+    ] = False,
+    console_url: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Where people sign in to decide, such as the console's."),
+    ] = "",
+    typed: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            metavar="MODULE:ATTRIBUTE",
+            help="An app, so that its rules can be tried and definitions checked against it.",
+        ),
+    ] = None,
+    by: options.By = None,
+) -> None:
+    """Serve the stack to agents and chats as an MCP server, until it is told to stop.
+
+    Its tools read, unless --allow act is given. No tool approves anything: people do. Over HTTP
+    everybody on this machine may use it. Log lines go to standard error.
+    """
+    import os
+    import sys
+
+    from vigil.serving import telemetry
+
+    with needed("vigil mcp serve"):
+        from vigil.mcp import run as serving
+        from vigil.mcp.caller import ACT, AGENT, local_identity
+
+    config = options.config(ctx)
+    scopes = [scope for scope, has in ((ACT, allowed is not None), (AGENT, is_agent)) if has]
+    plan = serving.ServerPlan(
+        config=config,
+        identity=local_identity(options.who(config, by), scopes),
+        app=_loaded(typed),
+        console_url=checked_url(console_url),
+    )
+    settings = config.settings
+    telemetry.log_to(sys.stderr, form=settings.log, level=settings.log_level, node=config.node)
+    telemetry.export(os.environ, node=config.node)
+    if address is None:
+        run(serving.serve_stdio(plan))
+        return
+    host, port = parse_address(address)
+    run(serving.serve_http(plan, host, port))
+
+
+@contextmanager
+def needed(what: str) -> Iterator[None]:
+    """Say which extra `what` needs, if what that brings is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in MCP_MODULES:
+            raise
+        raise Trouble(
+            f"{what} needs the package {error.name}", remedy="pip install 'vigil-engine[mcp]'"
+        ) from error
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of `text`, such as `127.0.0.1:8090` or `[::1]:0`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
+        raise Mistake(f"--http {text!r}: write HOST:PORT, such as 127.0.0.1:8090")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def checked_url(url: str) -> str:
+    """Return the address of a console; `Mistake`: it can be none."""
+    place = urlsplit(url)
+    if url and (place.scheme not in {"http", "https"} or not place.hostname):
+        raise Mistake(f"--console-url {url!r}: write http:// or https:// and a host")
+    return url.rstrip("/")
+
+
+def _loaded(name: str | None) -> App | None:
+    from vigil.serving.app import load
+
+    return None if name is None else load(name, option="--app")
 
 
 @app.command()

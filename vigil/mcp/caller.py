@@ -1,0 +1,75 @@
+"""Who calls, from which program, and what that one may do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from engine.people.identity import Identity, Role
+from engine.validation import REASON_CHARS_MAX
+
+READ: Final = "read"
+"""The scope of tools that change nothing."""
+
+ACT: Final = "act"
+"""The scope of tools that publish, fire or cancel something."""
+
+AGENT: Final = "agent"
+"""The scope that marks a token as an agent's: what it does is a dry run by default."""
+
+LOCAL: Final = "local"
+"""The id of the token of who has started the server: a program at that person's machine."""
+
+CLIENT_CHARS_MAX: Final = 64
+"""Longest name of a client that is kept."""
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls, and from which program."""
+
+    identity: Identity
+    client: str = ""
+    """What the program calls itself, with its version; empty: it does not say."""
+
+    @property
+    def may_read(self) -> bool:
+        """Whether it may look at the stack."""
+        return self.identity.may(Role.VIEWER, READ)
+
+    @property
+    def may_act(self) -> bool:
+        """Whether it may change something."""
+        return self.may_read and self.identity.may(Role.OPERATOR, ACT)
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether its token is marked as that of an agent."""
+        return self.identity.scopes is not None and AGENT in self.identity.scopes
+
+    def because(self, reason: str) -> str:
+        """Return `reason` with the program that gives it, as it is kept with what is done."""
+        through = ", ".join(
+            word
+            for word in ("by MCP", self.client, f"token {self.identity.token}")
+            if word and word != "token "
+        )
+        return f"{reason} ({through})".lstrip()[:REASON_CHARS_MAX]
+
+
+def scopes_of(caller: Caller) -> list[str]:
+    """Return the scopes that a caller has, as a token of the protocol says them."""
+    found = {READ: caller.may_read, ACT: caller.may_act, AGENT: caller.is_agent}
+    return [scope for scope, has in found.items() if has]
+
+
+def local_identity(user: str, allows: Collection[str] = ()) -> Identity:
+    """Return who a server is that a person has started, which may read, and what `allows` says."""
+    scopes = frozenset({READ, *allows})
+    return Identity(name=user, role=Role.OPERATOR, token=LOCAL, scopes=scopes)
+
+
+def named_client(name: str, version: str) -> str:
+    """Return what a program calls itself, in one short line."""
+    return " ".join(f"{name} {version}".split())[:CLIENT_CHARS_MAX]
