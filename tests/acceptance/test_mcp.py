@@ -28,6 +28,8 @@ from vigil.mcp.run import _listening
 APP: Final = "tests.acceptance.kept:app"
 WAIT_S: Final = 60.0
 LOOK_S: Final = 0.2
+LEASE_S: Final = "5"
+"""How long the claims of a node outlive it."""
 FIRE: Final = {
     "actor": "keeper",
     "expectation": "db_is_up",
@@ -78,6 +80,13 @@ class HttpServer:
         self.url = (await self._process.stdout.readline()).decode().strip()
         assert self.url.startswith("http://127.0.0.1:"), await self.said()
 
+    async def stop(self) -> int:
+        """Tell it to stop, and return its exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        async with CLOCK.timeout(WAIT_S):
+            return await self._process.wait()
+
     async def said(self) -> str:
         """Kill it, and return what it has logged."""
         assert self._process is not None
@@ -125,7 +134,7 @@ async def until_projected(client: Client, task: str) -> None:
 
 
 async def ready(cluster: Cluster, name: str) -> NodeProcess:
-    node = await cluster.start(name, app=APP)
+    node = await cluster.start(name, app=APP, VIGIL_LEASE_S=LEASE_S)
     async with client_of(cluster) as client:
         await client.nodes.wait_ready("keeper", timeout_s=WAIT_S)
     return node
@@ -187,6 +196,17 @@ async def approved(client: Client, id_: str) -> None:
     await client.approvals.decide(ApprovalTarget("episode", id_), "approve")
 
 
+async def test_a_client_of_an_older_protocol_is_served_too(cluster: Cluster):
+    await ready(cluster, "n1")
+    async with (
+        http_server(cluster) as server,
+        over_http(server.url, mode="legacy") as mcp,
+    ):
+        assert "fire" in names(await mcp.list_tools())
+        answer = await mcp.call_tool("explain_not_fired", {"event_id": "nothing"})
+        assert not answer.is_error, text_of(answer)
+
+
 @asynccontextmanager
 async def asked(cluster: Cluster, transport: str) -> AsyncIterator[McpClient]:
     if transport == "stdio":
@@ -208,6 +228,11 @@ PEOPLE: Final = {
 
 async def identify(text: str):
     return PEOPLE.get(text)
+
+
+async def test_it_ends_in_order_when_it_is_told_to(cluster: Cluster):
+    async with http_server(cluster) as server:
+        assert await server.stop() == 0
 
 
 async def test_over_sockets_a_token_says_what_may_be_done_and_by_whom(cluster: Cluster):

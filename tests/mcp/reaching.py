@@ -85,7 +85,8 @@ async def served(
     identity: Identity | None = None,
     *,
     knows: KnowsTasks | None = None,
-    opener: Opener | None = None,
+    opener: Any = None,
+    mode: Any = "auto",
     **serving: Any,
 ) -> AsyncIterator[McpClient]:
     """Yield the SDK's client of a server of `client`, for `identity`, by default one that acts."""
@@ -97,6 +98,7 @@ async def served(
         extensions=[knows] if knows else [],
         elicitation_callback=opener,
         cache=None,
+        mode=mode,
     )
     async with connecting as mcp:
         yield mcp
@@ -104,14 +106,19 @@ async def served(
 
 @asynccontextmanager
 async def over_http(
-    url: str, *, token: str = "", knows: KnowsTasks | None = None, transport: Any = None
+    url: str,
+    *,
+    token: str = "",
+    knows: KnowsTasks | None = None,
+    transport: Any = None,
+    mode: Any = "auto",
 ) -> AsyncIterator[McpClient]:
     """Yield the SDK's client of what listens at `url`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(headers=headers, transport=transport, trust_env=False) as http:
         over = streamable_http_client(url, http_client=http)
         connecting = McpClient(
-            over, client_info=INFO, extensions=[knows] if knows else [], cache=None
+            over, client_info=INFO, extensions=[knows] if knows else [], cache=None, mode=mode
         )
         async with connecting as mcp:
             yield mcp

@@ -7,7 +7,12 @@ from datetime import timedelta
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY, ElicitResult
+from mcp_types import (
+    INVALID_PARAMS,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    URL_ELICITATION_REQUIRED,
+    ElicitResult,
+)
 
 from engine.operations.decide_request import ApprovalTarget
 from engine.toolbox.mcp_tasks import state_of
@@ -237,3 +242,27 @@ async def test_a_task_that_there_is_not_is_refused(task):
         with pytest.raises(MCPError, match="no such task") as raised:
             await look(mcp, task)
         assert raised.value.error.code == INVALID_PARAMS
+
+
+async def test_a_client_of_an_older_protocol_gets_the_plain_answer():
+    async with keeping() as (vigil, client):
+        knows = KnowsTasks()
+        async with served(client, knows=knows, mode="legacy") as mcp:
+            answer = await mcp.call_tool("fire", FIRE)
+            id_ = answer.structured_content["episode_id"]
+            with pytest.raises(MCPError):
+                await look(mcp, id_)
+        assert (knows.handles, id_) == ([], vigil.episode().id)
+
+
+async def test_a_client_of_an_older_protocol_is_told_of_the_page_in_its_way():
+    async with keeping() as (vigil, client):
+        older = served(client, opener=Opener(), mode="legacy", console_url=CONSOLE)
+        async with older as mcp:
+            answer = await mcp.call_tool("fire", FIRE)
+            await vigil.run_until_idle()
+            with pytest.raises(MCPError) as raised:
+                await mcp.call_tool("decide", {"id": answer.structured_content["episode_id"]})
+        assert raised.value.error.code == URL_ELICITATION_REQUIRED
+        (asked,) = raised.value.error.data["elicitations"]
+        assert asked["url"].startswith(f"{CONSOLE}/inbox?kind=approval")

@@ -100,6 +100,9 @@ async def test_who_may_not_read_is_told_of_nothing():
             await mcp.read_resource("vigil://schema/definition")
         with pytest.raises(MCPError, match="the scope read"):
             await mcp.list_prompts()
+        with pytest.raises(MCPError, match="the scope read"):
+            async with mcp.listen(tools_list_changed=True):
+                pass
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)

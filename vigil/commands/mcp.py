@@ -92,7 +92,7 @@ def serve(
 
     from vigil.serving import telemetry
 
-    with needed("vigil mcp serve"):
+    with needed("`vigil mcp serve`"):
         from vigil.mcp import run as serving
         from vigil.mcp.caller import ACT, AGENT, local_identity
 
@@ -120,10 +120,11 @@ def needed(what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in MCP_MODULES:
+        package = (error.name or "").partition(".")[0]
+        if package not in MCP_MODULES:
             raise
         raise Trouble(
-            f"{what} needs the package {error.name}", remedy="pip install 'vigil-engine[mcp]'"
+            f"{what} needs the package {package}", remedy="pip install 'vigil-engine[mcp]'"
         ) from error
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
+
+import uvicorn
+from mcp.server.stdio import stdio_server
 
 from engine.app.app import App
 from engine.people.identity import Identity
@@ -12,6 +17,8 @@ from vigil.client.client import Client
 from vigil.errors import Mistake
 from vigil.mcp.http import PATH, asgi_app, is_loopback
 from vigil.mcp.server import Serving, server_of
+from vigil.serving.exit import EXIT_S
+from vigil.serving.signals import stopping
 from vigil.settings import Config
 
 BACKLOG: Final = 128
@@ -35,10 +42,22 @@ class ServerPlan:
     console_url: str = ""
 
 
+class HttpProgram(uvicorn.Server):
+    """A server that ends as our other programs do: on a signal, and with exit code 0."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # One, too.
+        """Leave signals to the program."""
+        return nullcontext()
+
+    def stop(self) -> None:
+        """Accept nothing more, and end once what is open has ended."""
+        self.should_exit = True
+
+
 async def serve_stdio(plan: ServerPlan) -> None:
     """Serve who has started the program, over stdin and stdout, until stdin ends."""
-    from mcp.server.stdio import stdio_server
-
+    # The thread that reads stdin cannot be ended, and there is nothing to put in order.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     async with Client.of(plan.config, by=plan.identity.name) as client:
         serving = Serving(
             client=client,
@@ -57,8 +76,6 @@ async def serve_http(plan: ServerPlan, host: str, port: int) -> None:
     Raises:
         Mistake: `host` is not on loopback, or somebody listens there already.
     """
-    import uvicorn
-
     if not is_loopback(host):
         raise Mistake(
             f"--http {host}: without tokens the server listens on loopback only",
@@ -84,7 +101,9 @@ async def serve_http(plan: ServerPlan, host: str, port: int) -> None:
             timeout_graceful_shutdown=int(STOP_S),
         )
         print(f"{url}{PATH}", flush=True)
-        await uvicorn.Server(config).serve(sockets=[listening])
+        server = HttpProgram(config)
+        with stopping(server.stop, within_s=STOP_S + EXIT_S):
+            await server.serve(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:

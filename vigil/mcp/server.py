@@ -36,6 +36,8 @@ from mcp_types import (
     PaginatedRequestParams,
     ReadResourceRequestParams,
     ReadResourceResult,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
     TextContent,
     TextResourceContents,
 )
@@ -122,6 +124,7 @@ def server_of(serving: Serving) -> Server[Any]:
     """Return a server, to be run over a transport."""
     tasks = EpisodeTasks(serving.call_of, as_protocol_error)
     calling = compose_tool_call_handler([tasks], partial(_call_tool, serving))
+    listening = ListenHandler(serving.changes, max_subscriptions=STREAMS_MAX)
     server: Server[Any] = Server(
         "vigil",
         version=vigil_version(),
@@ -133,7 +136,7 @@ def server_of(serving: Serving) -> Server[Any]:
         on_read_resource=partial(_read_resource, serving),
         on_list_prompts=partial(_list_prompts, serving),
         on_get_prompt=partial(_get_prompt, serving),
-        on_subscriptions_listen=ListenHandler(serving.changes, max_subscriptions=STREAMS_MAX),
+        on_subscriptions_listen=partial(_listen, serving, listening),
     )
     for method in tasks.methods():
         server.add_request_handler(
@@ -291,6 +294,16 @@ async def _read_resource(
     text = await as_protocol_error(resources.read(call, uri))
     content = TextResourceContents(uri=uri, mime_type="application/json", text=text)
     return ReadResourceResult(contents=[content])
+
+
+async def _listen(
+    serving: Serving,
+    listening: ListenHandler,
+    ctx: Context,
+    params: SubscriptionsListenRequestParams,
+) -> SubscriptionsListenResult:
+    _require_reader(serving, ctx)
+    return await listening(ctx, params)
 
 
 async def _list_prompts(
