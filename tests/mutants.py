@@ -11033,4 +11033,10 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("prompt.text.format_map(arguments)"),
         MCP_RESOURCES,
     ),
+    Mutant(
+        "app-prints-beside-protocol",
+        "mcp: what an app prints stands among the messages of the protocol",
+        unwrapped,
+        "tests/mcp/test_command.py",
+    ),
 )

@@ -9,6 +9,15 @@ from tests.vigil.test_no_extras import run_without_extras
 from vigil.commands.mcp import checked_url, parse_address
 from vigil.errors import Mistake
 
+LOUD = """
+from vigil import Actor, App, manual
+print("I am here")
+a = Actor("a")
+@a.expectation(on=manual())
+async def nothing(ctx, trigger): ...
+app = App(actors=[a])
+"""
+
 
 @pytest.fixture
 def vigil(tmp_path) -> Vigil:
@@ -55,6 +64,13 @@ def test_nothing_else_than_acting_can_be_allowed(vigil: Vigil):
 def test_where_stdin_ends_it_ends(vigil: Vigil):
     done = vigil.run("mcp", "serve")
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_an_app_prints_does_not_stand_where_the_protocol_does(vigil: Vigil):
+    (vigil.folder / "loud.py").write_text(LOUD)
+    done = vigil.run("mcp", "serve", "--app", "loud:app")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "I am here" in done.stderr
 
 
 def test_it_says_which_extra_it_needs(tmp_path):

@@ -6,6 +6,9 @@ from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 
 from engine.people.identity import Role
 from streams.clock import SystemClock
@@ -133,6 +136,13 @@ async def test_a_page_of_another_site_is_refused(headers):
     assert answer.status_code in {403, 421}
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8090", "localhost:8090", "[::1]:8090"])
+async def test_on_loopback_it_answers_by_each_name_of_the_machine(host):
+    async with at_home() as transport, plain(transport, Host=host) as http:
+        answer = await http.post(f"{LOCAL}/mcp", json=BODY)
+    assert answer.status_code not in {403, 421}
+
+
 async def test_a_request_that_is_too_large_is_refused():
     large = {**BODY, "params": {"x": "y" * 2_000_000}}
     async with at_home() as transport, plain(transport) as http:
@@ -152,3 +162,24 @@ async def test_the_server_says_that_it_knows_tasks():
 )
 def test_what_is_on_loopback_is_known_by_its_address(host, is_it):
     assert is_loopback(host) is is_it
+
+
+async def test_it_can_be_a_part_of_another_application():
+    client = Client.on(memory_ports(clock=SystemClock()), by="bo")
+    part = asgi_app(client, url=URL, identify=Identified())
+
+    async def page(request):
+        del request
+        return PlainTextResponse("a page")
+
+    whole = Starlette(
+        routes=[Route("/", page), Mount("", app=part)],
+        lifespan=lambda _: part.router.lifespan_context(part),
+    )
+    async with whole.router.lifespan_context(whole):
+        transport = httpx2.ASGITransport(app=whole)
+        async with plain(transport) as http:
+            assert (await http.get(f"{URL}/")).text == "a page"
+            assert (await http.post(AT, json=BODY)).status_code == 401
+        async with over_http(AT, token="vt_reader", transport=transport) as mcp:
+            assert "find" in names(await mcp.list_tools())

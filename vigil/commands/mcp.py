@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -145,9 +145,14 @@ def checked_url(url: str) -> str:
 
 
 def _loaded(name: str | None) -> App | None:
+    import sys
+
     from vigil.serving.app import load
 
-    return None if name is None else load(name, option="--app")
+    if name is None:
+        return None
+    with redirect_stdout(sys.stderr):  # guard: app-prints-beside-protocol
+        return load(name, option="--app")
 
 
 @app.command()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 PATH: Final = "/mcp"
 """Where the server is, below its address."""
 
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+"""What browsers and programs call this machine."""
+
 TOKEN_CHARS_MAX: Final = 512
 """Longest token that is looked up."""
 
@@ -121,10 +124,14 @@ def asgi_app(
 
 def _app_of(serving: Serving, url: str, verifier: TokenVerifier | None) -> Starlette:
     place = urlsplit(url)
+    places = [place.netloc]
+    if is_loopback(place.hostname or ""):  # It has several names there.
+        port = "" if place.port is None else f":{place.port}"
+        places = [f"{host}{port}" for host in LOOPBACK]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
-        allowed_hosts=[place.netloc],
-        allowed_origins=[f"{place.scheme}://{place.netloc}"],
+        allowed_hosts=places,
+        allowed_origins=[f"{place.scheme}://{each}" for each in places],
     )
     auth = None
     if verifier is not None:
