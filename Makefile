@@ -38,7 +38,7 @@ CRASHES := $(addprefix tests/,gates/test_crashes.py testing/test_guides.py engin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check attack bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes limits nightly signals simulation workflows walk mutants pythons changelog lock
+.PHONY: help demo test check attack bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes screenshots limits nightly signals simulation workflows walk mutants pythons changelog lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ walk: $(READY) ## Say how many files of the engine an episode enters; FILES=1 li
 
 contracts: $(READY) ## Hold every port to its contract in every combination of what can be behind it
 	VIGIL_TEST_SIZE=contracts $(LONG) tests/contracts
+
+screenshots: $(READY) ## Take a picture of every screen of the console, with the browser that is here; FOLDER
+	$(BIN)/python -m tests.web.screenshots $(or $(FOLDER),build/screenshots)
 
 crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every 13th
 	VIGIL_TEST_SIZE=moments $(LONG) --numprocesses 2 --dist worksteal $(CRASHES)

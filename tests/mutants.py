@@ -10949,6 +10949,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "webhooks: a value that is not there names no event",
         never,
         WEBHOOK_MAPPINGS,
+    ),
     Mutant(
         "calls-per-minute-capped",
         "mcp: a caller makes as many requests as it likes",
@@ -11038,5 +11039,23 @@ TABLE: Final[Sequence[Mutant]] = (
         "mcp: what an app prints stands among the messages of the protocol",
         unwrapped,
         "tests/mcp/test_command.py",
+    ),
+    Mutant(
+        "broken-screen-harms-no-other",
+        "console: a page that cannot be drawn stops no other",
+        uncaught,
+        "tests/web/test_live.py",
+    ),
+    Mutant(
+        "token-before-session",
+        "console: a request with a token is the token's",
+        never,
+        "tests/web/test_signing_in.py",
+    ),
+    Mutant(
+        "elsewhere-needs-people",
+        "console: other machines find it once people can sign in",
+        never,
+        "tests/web/test_signing_in.py",
     ),
 )

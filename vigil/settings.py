@@ -49,6 +49,9 @@ ROLLOUT_S: Final = 10.0
 DECISION_S: Final = 30.0
 """How long to wait by default until a request is on the journal, in seconds."""
 
+CONSOLE_PORT: Final = 8_321
+"""Where the console listens by default."""
+
 BY_CHARS_MAX: Final = 200
 """Longest name of a person that is kept."""
 

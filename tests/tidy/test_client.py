@@ -11,6 +11,7 @@ from tests.tidy.test_tidy import ROOT, tree_of
 
 BESIDE = {
     "check": "it checks an app file, and asks no stack",
+    "console": "it serves the console, which is built on the client",
     "layout": "it works on the streams of a stopped stack, to which no client connects",
     "mcp": "it asks the servers of an app, and no stack",
     "serve": "it serves nodes",

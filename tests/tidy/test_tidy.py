@@ -41,6 +41,7 @@ OTHERS_CODE_RUNS = (  # Which may raise anything.
     "engine/workflows/steps.py",
     "vigil/serving/app.py",
     "vigil/testing/crashes.py",
+    "vigil/web/live.py",  # Not others' code, but a page of ours must not take the others with it.
 )
 
 IN_CODE = (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,7 @@ NAME: Final = "x-name"
 ROLE: Final = "x-role"
 ADDRESS: Final = "http://console"
 READY_S: Final = 60.0
+PASSWORD: Final = "correct horse battery staple"
 
 
 async def by_header(request: Request) -> Identity | None:
@@ -75,8 +79,42 @@ async def client(shop: Vigil) -> AsyncIterator[Client]:
 @pytest.fixture
 async def browser(client: Client) -> AsyncIterator[httpx.AsyncClient]:
     """What sends requests to the console, as an admin unless its headers say otherwise."""
-    app = console(client, by_header)
+    app = console(client, identify=by_header)
     transport = httpx.ASGITransport(app=app)
     headers = {ROLE: Role.ADMIN.value, "sec-fetch-site": "same-origin"}
     async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, headers=headers) as sending:
         yield sending
+
+
+@dataclass(frozen=True)
+class Served:
+    """A console, and how to have things happen in its stack."""
+
+    address: str
+    link: str
+    command: Vigil
+
+    def publish(self, event: str, **payload: object) -> None:
+        """Have an event happen."""
+        with SyncClient(**addresses(self.command), by="ann") as client:
+            client.publish(event, payload)
+
+
+@pytest.fixture(scope="session")
+def served(shop: Vigil) -> Iterator[Served]:
+    """A console of the shop, whose people have passwords."""
+    with serving(shop) as served:
+        yield served
+
+
+@contextmanager
+def serving(command: Vigil) -> Iterator[Served]:
+    """Run a console of the shop, and give its people passwords."""
+    with SyncClient(**addresses(command), by="root") as client:
+        for name, role in (("ann", "admin"), ("bob", "approver"), ("eve", "viewer")):
+            client.people.add(name, role=role, password=PASSWORD)
+    with command.running("console", "--port", "0") as console:
+        said = console.wait_said("Console ")
+        found = re.search(r"Console +(http://\S+)", said)
+        assert found is not None
+        yield Served(found[1].partition("/link")[0], found[1], command)

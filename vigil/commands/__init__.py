@@ -47,6 +47,9 @@ ENTRIES: Final = {
         "serve", "Run an engine node against existing servers, until SIGINT or SIGTERM."
     ),
     "project": Listed("serve", "Run a projector by itself, until SIGINT or SIGTERM."),
+    "console": Listed(
+        "console", "Serve the pages and the JSON API of the stack, until SIGINT or SIGTERM."
+    ),
     "publish": Listed("publish", "Publish a domain event."),
     "events": Listed(
         "events", "Events: why one fired nothing, what rules would do.", is_group=True

@@ -77,6 +77,9 @@ def up(
         ".vigil"
     ),
     processes: Processes = "1",
+    has_console: Annotated[
+        bool, Option("--console/--no-console", help="Whether to serve the console, too.")
+    ] = True,
 ) -> None:
     """Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."""
     from vigil.serving import node
@@ -85,7 +88,7 @@ def up(
         return options.config(ctx, **servers.settings())
 
     run = _serving(ctx, app, processes, StackWork())
-    raise typer.Exit(node.up(folder, read, run))
+    raise typer.Exit(node.up(folder, read, run, has_console=has_console))
 
 
 def node(

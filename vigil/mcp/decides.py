@@ -79,7 +79,7 @@ async def approvals(call: ServedCall, asked: FindApprovals) -> FoundApprovals:
     return FoundApprovals(items=items, next=page.next, why_none=page.why_none, where=where)
 
 
-class OneApproval(ToolInput, frozen=True, kw_only=True):
+class McpApproval(ToolInput, frozen=True, kw_only=True):
     """What asks for approval."""
 
     kind: Literal["episode", "output", "step"] = "episode"
@@ -108,7 +108,7 @@ class ApprovalFacts(ToolOutput, frozen=True, kw_only=True):
     """Where a person decides."""
 
 
-async def approval(call: ServedCall, asked: OneApproval) -> ApprovalFacts:
+async def approval(call: ServedCall, asked: McpApproval) -> ApprovalFacts:
     """Return a request that waits."""
     target = ApprovalTarget(asked.kind, asked.id, asked.step)
     found = await call.client.approvals.read(target)
@@ -134,7 +134,7 @@ class DecisionLeft(ToolOutput, frozen=True, kw_only=True):
     says: str
 
 
-async def decide(call: ServedCall, asked: OneApproval) -> DecisionLeft | AskPerson:
+async def decide(call: ServedCall, asked: McpApproval) -> DecisionLeft | AskPerson:
     """Bring a person to the page of a request; the person decides there, or does not."""
     target = ApprovalTarget(asked.kind, asked.id, asked.step)
     if call.is_answered:
@@ -185,7 +185,7 @@ DECIDES: Final[Sequence[AnyTool]] = (
         name="approval",
         about="One request for approval: what is to be done, and who may decide.",
         kind=ToolKind.READ,
-        input=OneApproval,
+        input=McpApproval,
         output=ApprovalFacts,
         call=approval,
     ),
@@ -194,7 +194,7 @@ DECIDES: Final[Sequence[AnyTool]] = (
         about="Ask the person in front of this program to decide on a request for approval: opens"
         " its page in the console, where that person signs in. You cannot approve or deny.",
         kind=ToolKind.DECIDE,
-        input=OneApproval,
+        input=McpApproval,
         output=DecisionLeft,
         call=decide,
     ),

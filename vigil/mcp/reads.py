@@ -101,7 +101,7 @@ async def find(call: ServedCall, asked: FindFindings) -> FoundFindings:
     return FoundFindings(items=items, next=page.next, why_none=page.why_none)
 
 
-class OneFinding(ToolInput, frozen=True, kw_only=True):
+class McpFinding(ToolInput, frozen=True, kw_only=True):
     """Which finding."""
 
     key: Annotated[str, Meta(description="Its `finding_key`.")]
@@ -118,7 +118,7 @@ class FindingFacts(ToolOutput, frozen=True, kw_only=True):
     """The finding itself, then what caused it, and so on."""
 
 
-async def finding(call: ServedCall, asked: OneFinding) -> FindingFacts:
+async def finding(call: ServedCall, asked: McpFinding) -> FindingFacts:
     """Return one finding."""
     found = await call.client.findings.get(asked.key)
     causes = await call.client.findings.causal_chain(asked.key)
@@ -189,7 +189,7 @@ async def episodes(call: ServedCall, asked: FindEpisodes) -> FoundEpisodes:
     return FoundEpisodes(items=items, next=page.next, why_none=page.why_none)
 
 
-class OneEpisode(ToolInput, frozen=True, kw_only=True):
+class McpEpisode(ToolInput, frozen=True, kw_only=True):
     """Which episode."""
 
     id: Annotated[str, Meta(description="Its id, or so much of the beginning that it is one.")]
@@ -208,7 +208,7 @@ class EpisodeFacts(ToolOutput, frozen=True, kw_only=True):
     """The episode itself, then what led to it, and so on."""
 
 
-async def episode(call: ServedCall, asked: OneEpisode) -> EpisodeFacts:
+async def episode(call: ServedCall, asked: McpEpisode) -> EpisodeFacts:
     """Return one episode."""
     found = await call.client.episodes.get(asked.id)
     return EpisodeFacts(
@@ -230,7 +230,7 @@ class FindTimeline(ToolInput, frozen=True, kw_only=True):
     limit: Limit = ROWS_MAX
 
 
-class TimelineLine(RowRecord, frozen=True, kw_only=True):
+class McpTimelineLine(RowRecord, frozen=True, kw_only=True):
     """Something that an episode did, or that happened to it. Results are left out."""
 
     position: int
@@ -249,7 +249,7 @@ class TimelineLine(RowRecord, frozen=True, kw_only=True):
 class FoundTimeline(ToolOutput, frozen=True, kw_only=True):
     """What an episode did, in order."""
 
-    items: Sequence[TimelineLine]
+    items: Sequence[McpTimelineLine]
     next: str | None = None
     """What to give as `after` for more; null: there is no more."""
 
@@ -257,7 +257,7 @@ class FoundTimeline(ToolOutput, frozen=True, kw_only=True):
 async def timeline(call: ServedCall, asked: FindTimeline) -> FoundTimeline:
     """Return what an episode did."""
     page = await call.client.episodes.timeline(asked.id, after=asked.after, limit=asked.limit)
-    items = [record_of(each, TimelineLine) for each in page.rows]
+    items = [record_of(each, McpTimelineLine) for each in page.rows]
     return FoundTimeline(items=items, next=page.next)
 
 
@@ -547,7 +547,7 @@ READS: Final[Sequence[AnyTool]] = (
         name="finding",
         about="One finding: its history, and the chain of findings that explains it.",
         kind=ToolKind.READ,
-        input=OneFinding,
+        input=McpFinding,
         output=FindingFacts,
         call=finding,
     ),
@@ -564,7 +564,7 @@ READS: Final[Sequence[AnyTool]] = (
         about="One episode: how it is, what it used, and what led to it. Says whether one that was"
         " fired has ended.",
         kind=ToolKind.READ,
-        input=OneEpisode,
+        input=McpEpisode,
         output=EpisodeFacts,
         call=episode,
     ),

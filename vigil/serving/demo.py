@@ -34,7 +34,7 @@ from vigil.asking.rows import answer, shown_question
 from vigil.errors import Trouble
 from vigil.printing import tables
 from vigil.serving import telemetry
-from vigil.serving.beside import running
+from vigil.serving.beside import console, running
 from vigil.serving.exit import EXIT_S
 from vigil.serving.loss_watch import watched_streams
 from vigil.serving.node import projecting, run_nodes, run_settings
@@ -50,6 +50,9 @@ PUBLISHER: Final = "vigil.demo.publisher"
 PUBLISH_EVERY_S: Final = 1.0
 
 CATCH_UP_S_MAX: Final = 5.0
+
+CONSOLE_S_MAX: Final = 15.0
+"""Longest wait for the address of the console, which comes before what the terminal shows."""
 
 QUESTIONS: Final = ("active_findings_by_severity", "newest_steps", "episodes_per_minute")
 
@@ -68,7 +71,9 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
         with (
             runfile.announced(runfile.FOLDER, run_settings(config)),
             (FOLDER / "vigil.log").open("a", encoding="utf-8") as log,
+            console(config, FOLDER) as is_console_told,
         ):
+            is_console_told.wait(CONSOLE_S_MAX)
             level = config.settings.log_level
             telemetry.log_to(log, form="console", level=level, node=config.node)
             telemetry.export(os.environ, node=config.node)

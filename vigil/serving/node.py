@@ -32,6 +32,7 @@ from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
 from vigil.serving.alone import EXIT_NOT_OURS, FENCED, ProcessIsolation, place_of
 from vigil.serving.app import check_models, tell_found, tell_missing_secrets
+from vigil.serving.beside import console
 from vigil.serving.exit import EXIT_S, end_within
 from vigil.serving.loop_watch import watched_loop
 from vigil.serving.loss_watch import watched_streams
@@ -188,8 +189,10 @@ def up(
     folder: Path,
     read: Callable[[Servers], Config],
     serve_on: Callable[[Config, Callable[[], None]], int],
+    *,
+    has_console: bool = True,
 ) -> int:
-    """Run servers in `folder`, and what `serve_on` runs; return its exit code.
+    """Run servers in `folder`, a console, and what `serve_on` runs; return its exit code.
 
     Args:
         read: makes the settings, once the servers' addresses are known.
@@ -203,7 +206,10 @@ def up(
         with runfile.announced(runfile.FOLDER, run_settings(config)):
             print(f"NATS      {servers.nats.url}")
             print(f"Postgres  {servers.postgres.dsn}")
-            with supervised(servers, folder, clean=runfile.remove):
+            with (
+                supervised(servers, folder, clean=runfile.remove),
+                console(config, folder, is_wanted=has_console),
+            ):
                 return serve_on(config, servers.kill)
 
 

@@ -147,6 +147,11 @@ def _greeting(config: Config, nodes: Sequence[NodeProcess]) -> str:
 
 def command(config: Config, *, app: str, work: StackWork) -> list[str]:
     """Return what a node is started with: every setting but its name and the secrets."""
+    return [*program(config), "node", "--app", app, *work.flags()]
+
+
+def program(config: Config) -> list[str]:
+    """Return what any command is started with: every setting but the name and the secrets."""
     said = {**structs.asdict(config.settings), "node": None}
     settings = (
         word
@@ -154,7 +159,7 @@ def command(config: Config, *, app: str, work: StackWork) -> list[str]:
         if said[setting] is not None and setting not in SECRET
         for word in (flag, str(said[setting]))
     )
-    return [sys.executable, "-m", "vigil", *settings, "node", "--app", app, *work.flags()]
+    return [sys.executable, "-m", "vigil", *settings]
 
 
 def environment(config: Config) -> dict[str, str]:

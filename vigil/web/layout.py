@@ -11,7 +11,9 @@ from htpy import (
     Node,
     a,
     body,
+    button,
     div,
+    form,
     fragment,
     h1,
     head,
@@ -30,7 +32,6 @@ from htpy import (
 
 from engine.people.identity import Identity, Role
 from vigil.web.icons import mark
-from vigil.web.parts import act
 from vigil.web.positions import RowsPosition
 from vigil.web.screen import Drawn
 
@@ -51,6 +52,9 @@ SECTIONS: Final = (
     ("/people", "People"),
 )
 """The address and the word of each entry of the navigation."""
+
+HEAD: Final = "head"
+"""The name of the part that has the title."""
 
 ADMINS_ONLY: Final = frozenset({"/people"})
 """The entries that only admins see."""
@@ -82,23 +86,27 @@ class PageFrame:
     sections: Sequence[tuple[str, str]] = SECTIONS
 
 
-def part_of(name: str, node: Node) -> Element:
-    """Return a part of a page, as the script finds it again."""
-    return div(id=f"part-{name}", data_part=True)[node]
+def parts_of(drawn: Drawn) -> dict[str, Element]:
+    """Return the parts of a page by name, as the script finds them again; first its head."""
+    head = div("#part-head.head", data_part=True)[h1[drawn.title], drawn.beside]
+    others = {
+        name: div(id=f"part-{name}", data_part=True)[node] for name, node in drawn.parts.items()
+    }
+    return {HEAD: head, **others}
 
 
 def arranged(parts: Mapping[str, Element], side: Collection[str]) -> Node:
     """Return the parts below each other, and those of `side` beside them where there is room."""
     beside = [part for name, part in parts.items() if name in side]
-    others = [part for name, part in parts.items() if name not in side]
+    others = [part for name, part in parts.items() if name not in side and name != HEAD]
     if not beside:
-        return others
-    return div(".cols")[div(".stack")[others], div(".stack")[beside]]
+        return [parts[HEAD], *others]
+    return [parts[HEAD], div(".cols")[div(".stack")[others], div(".stack")[beside]]]
 
 
 def page(frame: PageFrame, drawn: Drawn) -> Element:
     """Return a whole page."""
-    parts = {name: part_of(name, node) for name, node in drawn.parts.items()}
+    parts = parts_of(drawn)
     return html(lang="en", data_theme=frame.theme or None)[
         head[
             meta(charset="utf-8"),
@@ -122,7 +130,6 @@ def page(frame: PageFrame, drawn: Drawn) -> Element:
             )[
                 p("#away.note", role="status", hidden=True),
                 p("#say", class_={"said": bool(frame.said)}, role="status")[frame.said],
-                div(".head")[h1[drawn.title], drawn.beside],
                 arranged(parts, drawn.side),
             ],
         ],
@@ -165,7 +172,7 @@ def _bar(frame: PageFrame, drawn: Drawn) -> Element:
             span(".seq.wide", title="Up to here in the journal this page is true")[
                 frame.position.says
             ],
-            act("theme", "Theme", {}),
+            _press("theme", "Theme"),
             _who(frame.identity),
         ],
     ]
@@ -174,8 +181,13 @@ def _bar(frame: PageFrame, drawn: Drawn) -> Element:
 def _who(identity: Identity) -> Node:
     return fragment[
         span(".who", title=f"You are {identity.name}, {identity.role.value}")[identity.name],
-        act("sign_out", "Sign out", {}),
+        _press("sign_out", "Sign out"),
     ]
+
+
+def _press(action: str, says: str) -> Element:
+    """Return a button whose answer is a whole page."""
+    return form(".row", method="post", action=f"/do/{action}")[button(type="submit")[says]]
 
 
 def bare(frame: PageFrame, heading: str, *inside: Node) -> Element:

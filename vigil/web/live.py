@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from vigil.errors import VigilError
-from vigil.web.layout import part_of
+from vigil.web.layout import parts_of
 from vigil.web.screen import Drawn
 
 log = structlog.get_logger("vigil.console")
@@ -109,17 +109,17 @@ class LivePages:
         page.watchers += 1
         try:
             yield GREETING
-            known = page.version if page.seq <= after and page.version else 0
-            trouble = ""
+            known, trouble = 0, ""
             while not self._is_ending.is_set():
                 moved = page.moved
                 if page.trouble != trouble:
                     trouble = page.trouble
                     yield message(trouble, event="away")
                 if page.version > known and not page.trouble:
-                    is_next = known > 0 and page.version == known + 1
+                    is_first, is_next = known == 0, page.version == known + 1
                     known = page.version
-                    yield page.difference if is_next else page.whole
+                    if not is_first or page.seq > after:
+                        yield page.difference if is_next and not is_first else page.whole
                 try:
                     async with asyncio.timeout(BEAT_S):
                         await moved.wait()
@@ -150,7 +150,11 @@ async def _redraw(page: WatchedPage, seq: int) -> None:
     except VigilError as error:
         _fail(page, str(error))
         return
-    parts = {name: str(part_of(name, node)) for name, node in drawn.parts.items()}
+    except Exception:  # guard: broken-screen-harms-no-other
+        log.exception("a watched page could not be drawn")
+        _fail(page, "this page cannot be drawn; the log of the console says why")
+        return
+    parts = {name: str(part) for name, part in parts_of(drawn).items()}
     changed = [text for name, text in parts.items() if page.parts.get(name) != text]
     page.seq, page.trouble, page.parts = seq, "", parts
     page.whole = message("".join(parts.values()), id=seq)

@@ -226,7 +226,7 @@ def value(of: object) -> Node:
     left = len(text) - len(cut)
     return fragment[
         pre(tabindex="0")[code[cut]],
-        left and small[f"{left:,} more characters are not shown"],
+        small[f"{left:,} more characters are not shown"] if left else None,
     ]
 
 
@@ -292,19 +292,29 @@ def act(
     *inside: Node,
     is_primary: bool = False,
     is_danger: bool = False,
+    is_tall: bool = False,
+    id: str | None = None,
 ) -> Element:
     """Return a form that sends one command; what people fill in is `inside` it.
 
     Args:
         operation: the name of an operation of the API.
-        fields: what is sent along unseen; None is left out.
+        fields: what is sent along unseen; None is left out. Of a name that ends with `:json` it is
+            JSON; `back` is the page to go on with, by default the one that has the form.
+        is_tall: whether its fields stand below each other.
+        id: of its button, so that a key leads there.
     """
-    return form(".row", method="post", action=f"/do/{operation}", data_enhance=True)[
+    return form(
+        ".form" if is_tall else ".row",
+        method="post",
+        action=f"/do/{operation}",
+        data_enhance=True,
+    )[
         (
             entry(type="hidden", name=name, value=str(each))
             for name, each in fields.items()
             if each is not None
         ),
         inside,
-        button(type="submit", class_={"primary": is_primary, "danger": is_danger})[says],
+        button(id=id, type="submit", class_={"primary": is_primary, "danger": is_danger})[says],
     ]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from projections.postgres.progress import known_positions
+import structlog
+
+from projections.postgres.progress import caught_up, heads, known_positions
 from streams.layout import Stream
 from vigil.client import Client
+from vigil.errors import Trouble
+
+SHOWN_S: Final = 2.0
+"""Longest wait until the rows show what somebody has done, in seconds."""
+
+log = structlog.get_logger("vigil.console")
 
 
 class RowsPosition(NamedTuple):
@@ -18,7 +26,7 @@ class RowsPosition(NamedTuple):
     """The sequence of the journal, or of each of its partitions, in words."""
 
 
-NOWHERE = RowsPosition(0, "")
+NOWHERE: Final = RowsPosition(0, "")
 
 
 async def read_position(client: Client) -> RowsPosition:
@@ -29,6 +37,19 @@ async def read_position(client: Client) -> RowsPosition:
     said = {part: seq for part, seq in found.items() if part.partition("-")[0] == journal}
     says = " · ".join(f"{part} {seq:,}" for part, seq in sorted(said.items()))
     return RowsPosition(sum(found.values()), says)
+
+
+async def wait_shown(client: Client) -> None:
+    """Return once the rows show all that is on the log now, so that people see what they did.
+
+    It gives up after `SHOWN_S`: the page is then a little behind, and catches up by itself.
+    """
+    try:
+        async with client.connections.log() as ports, client.connections.rows() as pool:
+            newest = await heads(ports)
+            await caught_up(pool, ports.stack, newest, timeout_s=SHOWN_S)
+    except Trouble as error:
+        log.info("rows are behind", error=str(error))
 
 
 async def count_waiting(client: Client) -> dict[str, int]:

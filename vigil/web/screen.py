@@ -87,5 +87,7 @@ class Screen:
     """Who may see it."""
     is_live: bool = True
     """Whether it is drawn anew while it is watched. What people fill in is not."""
+    is_form: bool = False
+    """Whether a form of it is sent to itself, to see what would come of it; that has any fields."""
     filters: Collection[str] = field(default=())
     """The filters that it knows; others are left out of its address."""

@@ -60,6 +60,16 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         beside=fragment[
             pill(episode.status, waiting_words(episode)),
             code(".id")[str(episode.episode_id)],
+            a(href=place("episodes", episode.episode_id, "conversation"))["Conversation"]
+            if episode.agent and asked.role.includes(Role.OPERATOR)
+            else None,
+            a(
+                href=address(
+                    "/compare", left=str(episode.forked_from), right=str(episode.episode_id)
+                )
+            )["Compare with the original"]
+            if episode.forked_from
+            else None,
         ],
         parts={
             "facts": figures(episode, entries.items, asked.now),

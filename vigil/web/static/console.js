@@ -102,13 +102,15 @@
     form.setAttribute('aria-busy', 'true'); say('');
     try {
       const body = new URLSearchParams(new FormData(form, button));
-      const answer = await fetch(form.action, { method: 'POST', body, signal: AbortSignal.timeout(SEND_MS) });
-      const there = new URL(answer.url);
-      if (answer.ok && (there.pathname !== location.pathname || 'leave' in form.dataset)) { location.assign(there); return; }
-      const doc = parse(await answer.text());
-      if (!doc.getElementById('say')) throw Error(`the server answered ${answer.status}`);
+      const headers = { 'vigil-form': '1' }, signal = AbortSignal.timeout(SEND_MS);
+      const answer = await fetch(form.action, { method: 'POST', body, headers, signal });
+      const to = answer.headers.get('vigil-to');
+      if (to === null) throw Error(`the server answered ${answer.status}`);
+      const there = new URL(to, location.href);
+      if (there.pathname !== location.pathname) { location.assign(there); return; }
+      const doc = parse(await (await fetch(there, { signal })).text());
       show(doc);
-      say(doc.getElementById('say').textContent || doc.getElementById('part-why')?.textContent || '');
+      say(doc.getElementById('say')?.textContent || '');
     } catch (error) {
       say(`Not sent: ${error.message || error}. Try again.`);
     } finally {

@@ -1,0 +1,163 @@
+"""The console in a real browser: signing in, deciding, forking, and what moves by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.web.chromium import PHONE, chromium, paged
+from tests.web.conftest import Served
+from tests.web.signing import sign_in
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    async with paged(browser) as page:
+        yield page
+
+
+def ask(served: Served, question: str) -> list[dict[str, object]]:
+    return served.command.ask("sql", question)
+
+
+async def test_a_person_signs_in_and_is_where_they_wanted_to_be(page, served):
+    await sign_in(page, served, to="/episodes?status=failed")
+
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Episodes")
+    await expect(page.locator(".who")).to_have_text("ann")
+
+
+async def test_a_wrong_password_is_told_and_nothing_else(page, served):
+    await page.goto(served.address)
+    await page.get_by_label("Name").fill("ann")
+    await page.get_by_label("Password").fill("a wrong password")
+    await page.get_by_role("button", name="Sign in").click()
+
+    await expect(page.get_by_role("status")).to_contain_text("do not go together")
+
+
+async def test_the_printed_link_signs_in_once(browser, served):
+    async with paged(browser) as page:
+        await page.goto(served.link)
+        await page.get_by_role("button", name="Open the console").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    async with paged(browser) as again:
+        await again.goto(served.link)
+        await again.get_by_role("button", name="Open the console").click()
+        await expect(again.get_by_role("status")).to_contain_text("not good")
+
+
+async def test_who_signs_out_is_out(page, served):
+    await sign_in(page, served)
+    await page.get_by_role("button", name="Sign out").click()
+    await page.wait_for_url(f"{served.address}/login")
+
+    await page.goto(served.address)
+    await expect(page).to_have_url(re.compile("/login"))
+
+
+async def test_a_page_moves_by_itself(page, served):
+    await sign_in(page, served, to="/episodes?expectation=price_is_plausible&subject=new-sku")
+    await expect(page.locator(".live")).to_have_text("Live")
+    await expect(page.locator("tbody tr")).to_have_count(0)
+
+    served.publish("price.changed", sku="new-sku")
+
+    await expect(page.locator("tbody tr")).to_have_count(1)
+
+
+async def test_an_approver_approves_with_a_change_after_seeing_what_it_makes(page, served):
+    await sign_in(page, served, "bob", to="/inbox")
+    await page.get_by_role("link", name="put 2.7 into production").click()
+    await page.get_by_label("hosts").fill(json.dumps(["web-1"]))
+    await page.get_by_role("button", name="See what becomes of it").click()
+
+    await expect(page.locator(".diff del")).to_contain_text(["web-2"])
+    await page.get_by_label("Reason").first.fill("one host first")
+    await page.get_by_role("button", name="Approve with these changes").click()
+
+    await page.wait_for_url(f"{served.address}/inbox")
+    await expect(page.get_by_text("put 2.7 into production")).to_have_count(0)
+    (ended,) = served.command.wait_for(
+        "sql",
+        "select summary from episodes where subject_id = '2.7' and status = 'done'",
+        until=bool,
+    )
+    assert ended["summary"] == "2.7: approved by bob"
+
+
+async def test_a_viewer_looks_and_decides_nothing(page, served):
+    await sign_in(page, served, "eve", to="/inbox")
+    await page.get_by_role("link", name="put 2.8 into production").click()
+
+    await expect(page.get_by_text("Approvers decide. You may look.")).to_be_visible()
+    await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+
+
+async def test_an_episode_is_forked_and_compared_with_the_original(page, served):
+    (original,) = ask(
+        served, "select episode_id from episodes where subject_id = 'web-2' and turns_used = 2"
+    )
+    await sign_in(page, served, to=f"/episodes/{original['episode_id']}")
+    await page.get_by_role("link", name="Fork", exact=True).click()
+    await page.get_by_label("Payload of its trigger, as JSON").fill(
+        '{"host": "web-2", "used": 0.2}'
+    )
+    await page.get_by_role("button", name="Fork").click()
+    await page.wait_for_url(re.compile(r"/episodes/[0-9a-f-]{36}$"))
+
+    await expect(page.locator(".head .pill")).to_have_text("done")
+    await page.get_by_role("link", name="Compare with the original").click()
+    await expect(page.get_by_role("heading", name="How they began")).to_be_visible()
+
+
+async def test_everything_is_reached_by_keys(page, served):
+    await sign_in(page, served, to="/episodes")
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#main")).to_be_focused()
+
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    second = page.locator("td.main a").nth(1)
+    await expect(second).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(re.compile(r"/episodes/[0-9a-f-]{36}"))
+
+
+@pytest.mark.parametrize("to", ["/", "/inbox", "/episodes", "/compare"])
+async def test_nothing_is_wider_than_a_phone(browser, served, to):
+    async with paged(browser, viewport=PHONE, is_mobile=True, has_touch=True) as page:
+        await sign_in(page, served, to=to)
+
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_without_scripts_all_works_but_the_moving(browser, served):
+    async with paged(browser, java_script_enabled=False) as page:
+        await sign_in(page, served, to="/episodes?status=failed")
+        await page.locator("td.main a").first.click()
+
+        await expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+        await expect(page.locator(".head .pill")).to_have_text("failed")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_light_and_dark_are_chosen_by_hand_too(browser, served, scheme):
+    async with paged(browser, color_scheme=scheme) as page:
+        await sign_in(page, served)
+        await page.get_by_role("button", name="Theme").click()
+        await expect(page.locator("html")).to_have_attribute("data-theme", "light")
+        await page.get_by_role("button", name="Theme").click()
+        await expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -1,0 +1,120 @@
+"""Pages as answers: with their frame, their policy, and what became of the order before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from secrets import token_urlsafe
+from typing import Final
+
+from htpy import Node, a, p
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from engine.people.identity import Identity, Role
+from vigil.client import Client
+from vigil.errors import Mistake, NotFound, ServerAway, VigilError
+from vigil.web import assets, layout
+from vigil.web.layout import PageFrame
+from vigil.web.policy import content_policy, local_path
+from vigil.web.positions import NOWHERE, RowsPosition
+from vigil.web.said import SAID, unquoted
+from vigil.web.screen import Drawn
+
+THEME: Final = "vigil_theme"
+"""The cookie of who has chosen light or dark."""
+
+THEMES: Final = ("", "light", "dark")
+"""As the system has it, and what else can be chosen, in turn."""
+
+THEME_S: Final = 365 * 86_400
+
+NOBODY: Final = Identity(name="", role=Role.VIEWER)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Makes answers of pages."""
+
+    client: Client
+
+    def frame(
+        self,
+        request: Request,
+        *,
+        section: str = "",
+        live: str = "",
+        position: RowsPosition = NOWHERE,
+        waiting: dict[str, int] | None = None,
+        says: str = "",
+    ) -> PageFrame:
+        """Return what stands around a page."""
+        theme = request.cookies.get(THEME, "")
+        identity = request.state.identity
+        return PageFrame(
+            stack=self.client.stack.name,
+            identity=identity if isinstance(identity, Identity) else NOBODY,
+            section=section,
+            theme=theme if theme in THEMES else "",
+            nonce=token_urlsafe(16),
+            assets=assets.addresses(),
+            position=position,
+            waiting=waiting or {},
+            live=live,
+            said=says or unquoted(request.cookies.get(SAID, "")),
+        )
+
+    def page(self, frame: PageFrame, drawn: Drawn, *, status: int = 200) -> Response:
+        """Return a page with navigation."""
+        return _html(str(layout.page(frame, drawn)), frame, status)
+
+    def bare(
+        self, request: Request, heading: str, *inside: Node, says: str = "", status: int = 200
+    ) -> Response:
+        """Return a page without navigation."""
+        frame = self.frame(request, says=says)
+        return _html(str(layout.bare(frame, heading, *inside)), frame, status)
+
+    def failed(self, request: Request, heading: str, says: str, *, status: int) -> Response:
+        """Return a page that says what is wrong."""
+        drawn = Drawn(title=heading, parts={"why": p[says], "back": p[a(href="/")["Overview"]]})
+        return self.page(self.frame(request), drawn, status=status)
+
+    def refused(self, request: Request, error: VigilError) -> Response:
+        """Return a page that says why there is none."""
+        match error:
+            case NotFound():
+                heading, status = "There is no such thing", 404
+            case Mistake():
+                heading, status = "That cannot be", 400
+            case ServerAway():
+                heading, status = "A server is away", 503
+            case _:
+                heading, status = "That did not work", 409
+        return self.failed(request, heading, str(error), status=status)
+
+
+def _html(page: str, frame: PageFrame, status: int) -> Response:
+    response = HTMLResponse(page, status_code=status)
+    response.headers["content-security-policy"] = content_policy(frame.nonce)
+    response.headers["cache-control"] = "no-cache, private"
+    response.headers["vary"] = "accept, cookie"
+    response.delete_cookie(SAID)
+    return response
+
+
+async def change_theme(request: Request) -> Response:
+    """Choose the next of light, dark, and what the system has."""
+    now = request.cookies.get(THEME, "")
+    at = THEMES.index(now) if now in THEMES else 0
+    response = RedirectResponse(local_path(_back(request)), status_code=303)
+    chosen = THEMES[(at + 1) % len(THEMES)]
+    response.set_cookie(THEME, chosen, max_age=THEME_S, httponly=True, samesite="lax")
+    return response
+
+
+def _back(request: Request) -> str:
+    """Return the page that a request was sent from, without the host."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(request.headers.get("referer", "/"))
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
