@@ -85,3 +85,11 @@ async def test_a_file_of_the_console_is_kept_for_long(browser):
     assert answer.headers["content-type"].startswith("text/css")
     assert "immutable" in answer.headers["cache-control"]
     assert (await browser.get("/static/x/../../app.py")).status_code == 404
+
+
+async def test_an_address_that_is_not_there_has_a_page_that_says_so(browser):
+    answer = await browser.get("/no-such-page", headers={"accept": "text/html"})
+
+    assert answer.status_code == 404
+    assert "There is no such page" in answer.text
+    assert 'href="/"' in answer.text

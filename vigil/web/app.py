@@ -5,13 +5,15 @@ request ──▶ of ours? (protect) ──▶ who? (identify) ──▶ a page,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -20,7 +22,7 @@ from vigil.client import Client
 from vigil.errors import VigilError
 from vigil.web import assets
 from vigil.web.answers import Answers, change_theme
-from vigil.web.api.problems import answer_unexpected
+from vigil.web.api.problems import UNEXPECTED, answer_unexpected
 from vigil.web.api.routes import routes as api_routes
 from vigil.web.do import do
 from vigil.web.pages import Pages
@@ -29,6 +31,8 @@ from vigil.web.sign_in import Sessions, SignIn
 from vigil.web.webhooks.file import Webhooks
 
 API: Final = "/api/v1"
+
+NO_PAGE: Final = 404
 
 Identify: TypeAlias = Callable[[Request], Awaitable[Identity | None]]
 """Returns who sends a request; None: nobody knows."""
@@ -52,12 +56,40 @@ class Identified:
         await self._app(scope, receive, send)
 
 
+@dataclass(frozen=True)
+class ToldErrors:
+    """Tells people of errors on a page, and programs as the API does."""
+
+    answers: Answers
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Answer what was refused: an address that is not there, a form that cannot be."""
+        assert isinstance(error, HTTPException)
+        if not _is_page(request):
+            headers = error.headers
+            return PlainTextResponse(error.detail, status_code=error.status_code, headers=headers)
+        heading = "There is no such page" if error.status_code == NO_PAGE else "That cannot be"
+        return self.answers.failed(request, heading, error.detail, status=error.status_code)
+
+    async def unexpected(self, request: Request, error: Exception) -> Response:
+        """Answer an error that nobody expected, without a word of it: the log has that."""
+        if not _is_page(request):
+            return await answer_unexpected(request, error)
+        return self.answers.failed(request, "Something is broken", UNEXPECTED, status=500)
+
+
+def _is_page(request: Request) -> bool:
+    is_api = request.url.path.startswith(API)
+    return not is_api and "text/html" in request.headers.get("accept", "")
+
+
 def console(
     client: Client,
     *,
     origin: str = "",
     identify: Identify | None = None,
     webhooks: Webhooks | None = None,
+    mcp: Starlette | None = None,
 ) -> Starlette:
     """Return the console of the client's stack, for an ASGI server.
 
@@ -65,8 +97,10 @@ def console(
         origin: where people find it, such as `https://vigil.example`, if a proxy stands before it.
         identify: says who sends a request; None: the sessions and tokens of the stack.
         webhooks: what `read_webhooks` returns: who else may send events, and how they read.
+        mcp: what `vigil.mcp.http.asgi_app` returns, to stand at `/mcp`.
     """
     answers = Answers(client)
+    told = ToldErrors(answers)
     sessions = Sessions(client, is_secure=origin.startswith("https://"))
     pages = Pages(client, answers)
     routes: list[BaseRoute] = [
@@ -76,11 +110,21 @@ def console(
         Mount(API, routes=api_routes(webhooks)),
         Route(f"{assets.FOLDER}/{{digest}}/{{name}}", _asset),
         *pages.routes(),
+        *([] if mcp is None else [Mount("/", mcp)]),
     ]
+
+    @asynccontextmanager
+    async def running(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as parts:
+            await parts.enter_async_context(pages.running(app))
+            if mcp is not None:
+                await parts.enter_async_context(mcp.router.lifespan_context(mcp))
+            yield
+
     app = Starlette(
         routes=routes,
-        lifespan=pages.running,
-        exception_handlers={Exception: answer_unexpected},
+        lifespan=running,
+        exception_handlers={HTTPException: told.refused, Exception: told.unexpected},
     )
     app.add_middleware(Identified, client=client, identify=identify or sessions)
     app.add_middleware(Protected, origin=origin)

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from errno import EADDRINUSE
+from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,8 @@ from vigil.web.app import console
 from vigil.web.screen import address
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from vigil.web.webhooks.file import Webhooks
 
 GRACE_S: Final = 2
@@ -95,8 +98,10 @@ async def _serve(
     async with client:
         if not is_loopback(host):
             await require_people(client, host)
+        listening = listen(host, port)
+        here = origin or f"http://{_named(host)}:{listening.getsockname()[1]}"
         settings = uvicorn.Config(
-            console(client, origin=origin, webhooks=webhooks),
+            console(client, origin=origin, webhooks=webhooks, mcp=_mcp(client, here)),
             host=host,
             log_config=None,
             access_log=False,
@@ -105,12 +110,19 @@ async def _serve(
             lifespan="on",
         )
         server = Stoppable(settings)
-        listening = listen(host, port)
-        here = origin or f"http://{_named(host)}:{listening.getsockname()[1]}"
         with stopping(lambda: _end(server), within_s=GRACE_S + 5.0):
             serving = asyncio.create_task(server.serve([listening]))
             print(f"Console   {await _link(client, here) if prints_link else here}", flush=True)
             await serving
+
+
+def _mcp(client: Client, here: str) -> Starlette | None:
+    """Return the MCP server of the stack; None: the extra `mcp` is not installed."""
+    if find_spec("mcp") is None:
+        return None
+    from vigil.mcp.http import asgi_app
+
+    return asgi_app(client, url=here, identify=client.people.identify, console_url=here)
 
 
 def _end(server: uvicorn.Server) -> None:
