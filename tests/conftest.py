@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -64,6 +65,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collection(session: pytest.Session) -> None:
     """Have each of several processes begin with files of its own: what one has compiled, the others
     need not. Without that, all compile everything at the same time, which takes half a minute."""
+    # Hundreds of thousands of objects come to stay: to look for garbage among them again and again
+    # took 4 of the 10 s that a process collects tests.
+    gc.disable()
     if (worker := getattr(session.config, "workerinput", None)) is None:
         return
     places = [Path(each.partition("::")[0]) for each in session.config.args]
@@ -72,6 +76,12 @@ def pytest_collection(session: pytest.Session) -> None:
         name = ".".join(file.absolute().relative_to(session.config.rootpath).with_suffix("").parts)
         with suppress(Exception):  # What goes wrong is told when the file is collected.
             import_module(name)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, among what tests make and not among the tests."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
