@@ -10181,7 +10181,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "request-has-key",
         "agents: a provider can tell a request that a dead node has made",
         dropped,
-        "tests/acceptance/test_agents.py",
+        "tests/engine/agents/test_model.py",
     ),
     Mutant(
         "streamed-request-has-own-key",

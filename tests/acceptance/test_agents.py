@@ -1,4 +1,8 @@
-"""Agents on nodes that die: a server of models and the tools' own ledger say what was done."""
+"""Agents on nodes that die: a server of models and the tools' own ledger say what was done.
+
+`tests/testing/test_agents.py` and `tests/engine/agents/test_model.py` have a node die at many
+moments of an agent, and `tests/engine/spending/test_every_crash.py` of one that spends.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ from tests.acceptance.agentic import PER_DAY_USD, PRICE
 from tests.acceptance.cluster import READY_MAX_S, Cluster, NodeProcess, wait_until
 from tests.size import is_full
 from vigil.testing import AskedTool, ModelRequest, ModelServer, TextAnswer, ToolCallsAnswer
+
+pytestmark = pytest.mark.nightly
 
 APP: Final = "tests.acceptance.agentic:app"
 NODES: Final = ("n1", "n2")

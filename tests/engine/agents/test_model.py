@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import typing_extensions
 from pydantic import BaseModel
+from pydantic_ai import Agent
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -426,6 +427,24 @@ async def test_an_answer_is_asked_for_once_whenever_a_node_dies():
 
         moments = await crash_everywhere(lambda: run(app, allow=["synthesizer"]), answered)
         # All these lives have the same episode and step, so one key: the model says it once.
+        assert server.requests > moments > 3
+        assert len(server.calls) == 1
+
+
+async def test_an_agent_is_answered_once_whenever_a_node_dies():
+    async with ModelServer(lambda request: "fine") as server:
+        agent = Agent(model_at(server), name="helper")
+
+        async def asks(ctx, trigger):
+            return ConvergeResult(summary=(await ctx.agent(agent, "?")).output)
+
+        async def answered(vigil):
+            await vigil.fire("worker", "thing")
+            await vigil.run_until_idle()
+            assert vigil.episode().summary == "fine"
+
+        moments = await crash_everywhere(lambda: run(app_of(asks), allow=["*"]), answered)
+        # One key again: a provider can tell that a dead node has asked already.
         assert server.requests > moments > 3
         assert len(server.calls) == 1
 
