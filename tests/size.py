@@ -23,7 +23,7 @@ WORDS: Final = frozenset(
         "instances",  # How many instances of a workflow.
         "limited",  # How many events that a limit holds back.
         "moments",  # Each moment at which a node may die, not every 13th.
-        "served",  # Each short scenario of gates on a server, not those of up to 5 s.
+        "served",  # Each short scenario of gates on a server, not those of up to 3 s.
         "shared",  # How many events two nodes share.
         "signalled",  # How many episodes get a burst of signals.
         "worlds",  # How many simulated worlds.

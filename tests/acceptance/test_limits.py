@@ -1,7 +1,7 @@
 """Limits of the whole cluster with real processes: how many run at a time, and in what order.
 
 400 events over 100 customers by default. `make limits` has 10,000: so many take under two minutes
-on two cores.
+on two cores. Simulated worlds have lanes of their own, whose dispatching nodes die, too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tests.contracts.samples import opened
 from tests.size import size
 from tests.standing import standing
 from tests.turns import Turns
+
+pytestmark = pytest.mark.nightly
 
 APP: Final = "tests.acceptance.limited:app"
 EVENTS: Final = size("limited", short=400, full=10_000)
@@ -68,7 +70,6 @@ async def published_by_customer(cluster: Cluster) -> dict[str, list[str]]:
     return published
 
 
-@pytest.mark.nightly
 async def test_never_more_run_at_a_time_on_three_nodes_and_each_customers_in_order(
     cluster: Cluster,
 ):
@@ -105,7 +106,6 @@ async def test_so_it_is_when_the_node_that_dispatches_is_killed(cluster: Cluster
     assert any(node.says("scheduling") for node in cluster.nodes[1:])
 
 
-@pytest.mark.nightly
 async def test_so_it_is_when_the_node_that_dispatches_is_paused_and_wakes_again(cluster: Cluster):
     first = await cluster.start("n1", app=APP, VIGIL_LEASE_S="2")
     for name in ("n2", "n3"):

@@ -1,11 +1,18 @@
-"""Nodes that only wake actors, with real processes: what they open runs elsewhere."""
+"""Nodes that only wake actors, with real processes: what they open runs elsewhere.
+
+`tests/vigil/test_modes.py` sees it of one episode, and that a mode outlives its node.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 from tests.acceptance.cluster import ROOT, Cluster, NodeProcess, wait_until
 from tests.vigil.program import Vigil
+
+pytestmark = pytest.mark.nightly
 
 EVENTS: Final = 60
 """Published at a time; two nodes share them."""

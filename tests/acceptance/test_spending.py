@@ -1,4 +1,8 @@
-"""Two nodes ask models until the money of the day has ended, and are killed again and again."""
+"""Two nodes ask models until the money of the day has ended, and are killed again and again.
+
+`tests/engine/spending/test_every_crash.py` plays a death at many moments, and the contracts a race
+of nodes for the last of the money, on a server, too.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import POLL_S, Cluster
 from tests.acceptance.spending import DAY_USD
+
+pytestmark = pytest.mark.nightly
 
 APP: Final = "tests.acceptance.spending:app"
 QUESTIONS: Final = 60

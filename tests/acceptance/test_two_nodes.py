@@ -1,11 +1,19 @@
-"""I1 with real processes: however often an event comes and whoever sees it, one episode."""
+"""I1 with real processes: however often an event comes and whoever sees it, one episode.
+
+With 100 events `tests/vigil/test_processes.py` sees that nodes share them and each has one episode;
+every simulated world sees that it has no other.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 from tests.acceptance.cluster import Cluster
 from tests.size import size
+
+pytestmark = pytest.mark.nightly
 
 EVENTS: Final = size("shared", short=600, full=2_000)
 SHARE_MIN: Final = EVENTS // 5

@@ -1,11 +1,19 @@
-"""How long an episode stands still when its node goes. `bench/takeover.py` measures it well."""
+"""How long an episode stands still when its node goes. `bench/takeover.py` measures it well.
+
+That it goes on elsewhere is seen in every simulated world; when a lease ends on a server, by the
+contracts.
+"""
 
 from __future__ import annotations
 
 import signal
 from typing import Final
 
+import pytest
+
 from bench.takeover import takeovers
+
+pytestmark = pytest.mark.nightly
 
 LEASE_S: Final = 1.0
 LAPSE_S_MAX: Final = 0.5

@@ -24,7 +24,7 @@ from tests.gates.table import SCENARIOS
 from tests.gates.tally import Tally
 from tests.size import is_full
 
-LASTS_S_MAX: Final = math.inf if is_full("served") else 5.0
+LASTS_S_MAX: Final = math.inf if is_full("served") else 3.0
 
 SHORT: Final = sorted(
     (each for each in SCENARIOS if each.is_short and each.until_s <= LASTS_S_MAX),
