@@ -72,11 +72,10 @@ def test_other_terminals_find_what_up_keeps_elsewhere(vigil, write_app, tmp_path
 @pytest.mark.parametrize(
     ("command", "kept", "name"),
     [
-        (("up", "--app", "watch:app"), ".vigil", migrations()[0].name),
         (("up", "--app", "watch:app"), ".vigil", "0001_other.sql"),
         (("demo", "--seconds", "1"), ".vigil/demo", migrations()[0].name),
     ],
-    ids=["up-changed", "up-unknown", "demo-changed"],
+    ids=["up-unknown", "demo-changed"],
 )
 async def test_tables_of_another_version_are_named_with_the_folder_to_delete(
     vigil, write_app, command, kept, name
@@ -120,13 +119,6 @@ def test_the_demo_shows_what_it_found_and_leaves_nothing_running(vigil):
     assert "date_trunc('minute'" in said
 
 
-def test_the_demo_ends_by_itself(vigil):
-    done = vigil.run("demo", "--seconds", "1")
-
-    assert done.returncode == 0, done.stderr
-    assert "NATS      nats://" in done.stdout
-
-
 ENDED = "Requests on the journal: 6"
 
 
@@ -147,6 +139,8 @@ def ended(demo) -> str:
     return said
 
 
+# People approve in the next test, which asks the same of a demo that is begun again.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_agent_of_the_demo_goes_on_on_another_node_and_its_model_is_asked_nothing_twice(vigil):
     with vigil.running("demo", "--agent", "--yes") as demo:

@@ -18,13 +18,14 @@ from vigil.serving.processes import PROCESSES_MAX, counted, plans
 from vigil.serving.stack_work import StackWork
 from vigil.settings import read, read_each
 
-EVENTS = 200
+EVENTS = 100
 """Published at a time."""
 
 TIMES_MAX = 10
 """How often, until every node has had some; the first time is nearly always enough."""
 
-NODES = 3
+NODES = 2
+"""As many as it takes to be several."""
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def test_nodes_share_the_work_and_one_of_them_projects(connected, write_app):
                 break
         commands = {name: each.cmdline() for name, each in children(parent).items()}
         assert parent.stop(signal.SIGTERM) == 0
-    assert nodes == {"n-1", "n-2", "n-3"}
+    assert nodes == {"n-1", "n-2"}
     projecting = [name for name, words in commands.items() if "--no-project" not in words]
     assert projecting == ["n-1"]
 

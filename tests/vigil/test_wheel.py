@@ -82,10 +82,11 @@ def test_it_is_not_the_sources_that_are_tested(vigil):
     assert str(ROOT) not in where
 
 
-def test_the_demo_runs(vigil):
+def test_the_demo_runs_and_ends_by_itself(vigil):
     done = vigil.run("demo", "--seconds", "3")
 
     assert done.returncode == 0, done.stderr
+    assert "NATS      nats://" in done.stdout
     assert "active findings" in done.stdout
 
 
