@@ -74,7 +74,7 @@ def test_a_node_that_nobody_wakes_is_on_no_way():
         clock = SimClock()
         with walking() as walk:
             async with running(App(actors=[actor]), memory_ports(clock=clock), clock=clock):
-                await clock.sleep(600.0)
+                await clock.sleep(120.0)
         return walk
 
     assert simulate(idles()).files == {}
