@@ -22,7 +22,10 @@ from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
 from tests import timeouts
 
-LONG: Final = {"acceptance", "cluster", "vigil", "docs", "simulation"}
+LONG: Final = {
+    *("acceptance", "bench", "cluster", "docs", "repartition"),
+    *("simulation", "typed", "vigil", "walk"),
+}
 """Folders whose files take longest."""
 
 SURVIVAL: Final = "simulation/test_survival.py"
