@@ -47,7 +47,18 @@ def loaded_by(vigil: Vigil, *words: str) -> set[str]:
     return set(json.loads((vigil.folder / "loaded").read_text()))
 
 
-@pytest.mark.parametrize("words", READS, ids=" ".join)
+BY_DAY = {"findings list", "episodes show", "outputs list", "workflows list", "dead list", "inbox",
+          "sql select", "publish a.b"}  # fmt: skip
+"""One of each group of commands: the others of a group import nearly the same."""
+
+
+def by_day(words):
+    return () if " ".join(words[:2]) in BY_DAY or len(words) == 1 else pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, marks=by_day(words)) for words in READS], ids=" ".join
+)
 def test_a_command_that_reads_rows_or_publishes_loads_no_engine(connected, words):
     loaded = loaded_by(connected, *words)
 
@@ -93,8 +104,9 @@ def test_an_app_beside_a_package_of_the_same_name_is_one_line(tmp_path, name, ma
     assert f"hides Vigil's own package {name!r}: rename it" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["engine", "streams", "projections"])
-@pytest.mark.parametrize("makes", ["package", "module"])
+@pytest.mark.parametrize(
+    ("name", "makes"), [("engine", "package"), ("streams", "module"), ("projections", "package")]
+)
 def test_a_package_that_hides_ours_is_one_line(tmp_path, name, makes):
     write(tmp_path, name, makes)
 
