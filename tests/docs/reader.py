@@ -69,6 +69,9 @@ PLAIN: Final = re.compile(
 )
 """A line that means the same to any shell: a program with some words."""
 
+TELLS_CODE: Final = ' || echo "exit code $?"'
+"""What a page writes behind a command that may fail."""
+
 TARGETS: Final = re.compile(r"(?m)^([a-z-]+):.*## ")
 
 
@@ -208,7 +211,11 @@ class Reader:
 
     def _run(self, line: str, place: str) -> str:
         real = self._real(line)
-        done = self._run_warm(real) if PLAIN.fullmatch(real) else self._run_shell(real)
+        alone = real.removesuffix(TELLS_CODE)
+        done = self._run_warm(alone) if PLAIN.fullmatch(alone) else self._run_shell(real)
+        if done.returncode and alone != real:
+            told = b"%bexit code %d\n" % (done.stdout, done.returncode)
+            done = subprocess.CompletedProcess(done.args, 0, told, done.stderr)
         said, complained = done.stdout.decode(), done.stderr.decode()
         assert done.returncode == 0, f"{place}: {line}\n{said}{complained}"
         return said
