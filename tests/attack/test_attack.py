@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice, pairwise
+from functools import partial
+from itertools import cycle, islice, pairwise, product, starmap
 from pathlib import Path
 from typing import Final
 
 from tests.attack.faults import Case, Fault, cases
 from tests.attack.run import attacking
 from tests.attack.stories import STORIES
+from tests.size import is_full
 
 STORY: Final = "sequence"
 """The one in which each commit is struck."""
@@ -23,6 +25,8 @@ FIRST_MAX: Final = len(OTHERS) * len(Fault)
 
 COMMIT: Final = "episode."
 
+BOTH: Final = is_full("attacked")
+
 
 async def test_nothing_is_lost_repeated_or_altered_whatever_happens_at_a_message(tmp_path: Path):
     async with attacking(tmp_path) as attack:
@@ -35,9 +39,12 @@ async def test_nothing_is_lost_repeated_or_altered_whatever_happens_at_a_message
 
 
 def _small(points: Mapping[str, Sequence[str]]) -> list[Case]:
-    """Return a loss and a delay of each commit of one story, and each fault once in another one."""
+    """Return a loss or a delay of each commit of one story, in turn, and each fault once in another
+    one. `VIGIL_TEST_SIZE=attacked` has a loss and a delay of each."""
     commits = [point for point in points[STORY] if point.startswith(COMMIT)]
-    of_one = [Case(STORY, point, fault) for point in commits for fault in (Fault.DROP, Fault.LATE)]
+    faults = (Fault.LATE, Fault.DROP)
+    in_turn = zip(commits, cycle(faults), strict=False)
+    of_one = starmap(partial(Case, STORY), product(commits, faults) if BOTH else in_turn)
     some = list(islice(cases({story: points[story] for story in OTHERS}, SEED), FIRST_MAX))
     return [*of_one, *(next(case for case in some if case.fault is fault) for fault in Fault)]
 
