@@ -432,8 +432,8 @@ async def test_an_answer_is_asked_for_once_whenever_a_node_dies():
 
 
 async def test_an_agent_is_answered_once_whenever_a_node_dies():
-    async with ModelServer(lambda request: "fine") as server:
-        agent = Agent(model_at(server), name="helper")
+    async with ModelServer(lambda request: "fine") as server, model_at(server) as model:
+        agent = Agent(model, name="helper")
 
         async def asks(ctx, trigger):
             return ConvergeResult(summary=(await ctx.agent(agent, "?")).output)
