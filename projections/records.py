@@ -127,6 +127,24 @@ class EpisodeCause(RowRecord, frozen=True, kw_only=True):
     queued_at: datetime
 
 
+class FailureGroup(RowRecord, frozen=True, kw_only=True):
+    """Episodes that failed alike: with one error, of one expectation, in one tool."""
+
+    actor_id: str
+    expectation_id: str
+    error_class: str | None
+    tool_name: str | None
+    """The tool of the last step that failed; None: no step has."""
+    episodes: int
+    first_at: datetime | None
+    last_at: datetime | None
+    """When the first and the last of them failed."""
+    example_id: UUID
+    """The one that started last."""
+    error_detail: str | None
+    """Its error."""
+
+
 class StepRow(RowRecord, frozen=True, kw_only=True):
     """A step of an episode."""
 
@@ -243,6 +261,25 @@ class FindingCause(msgspec.Struct, frozen=True, kw_only=True):
     severity: str
     summary: str
     caused_by_key: str | None
+
+
+class RelatedFinding(RowRecord, frozen=True, kw_only=True):
+    """A finding, and how it is related to another one."""
+
+    depth: int
+    """Steps: less than 0 for what explains the other one, more for what that explains, 0 for
+    itself."""
+    finding_key: str
+    status: str
+    severity: str
+    summary: str
+    caused_by_key: str | None
+    episodes: int
+    """How many episodes have raised or changed it."""
+    cost_usd: Decimal
+    """What their requests to models have cost, in US dollars, as far as that is known."""
+    cost_usd_of_all: Decimal
+    """The same of all findings that are told together, each episode once."""
 
 
 class OutputSummary(RowRecord, frozen=True, kw_only=True):
@@ -461,6 +498,22 @@ class AuditEntry(RowRecord, frozen=True, kw_only=True):
     agent: str | None
     at: datetime
     event_no: int
+
+
+class RefusalSummary(RowRecord, frozen=True, kw_only=True):
+    """An event that did not fire an expectation."""
+
+    event_id: str
+    """Of a tick of a schedule: its dedupe key."""
+    event: str
+    """The event's name; `tick` of a schedule."""
+    actor_id: str
+    expectation_id: str
+    subject_id: str | None
+    refused_at: datetime
+    node: str
+    reason: str
+    compared_with: str
 
 
 class ServiceLevelRecord(RowRecord, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ async def list_episodes(
     subject: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    error_class: str | None = None,
     past: Row | None = None,
     reverse: bool = False,
     limit: int = 50,
@@ -47,12 +48,14 @@ async def list_episodes(
         subject: the id of what they are about.
         since: only those that were opened then or later.
         until: only those that were opened before.
+        error_class: only those that failed so.
         past: a row of `list_episodes` or `show_episode`: only those that come after it.
         reverse: from the other end of the list.
     """
     said = (_several(status), _several(actor), expectation, subject, since, until)
     place = _place(past, "started_at", "queued_at", "episode_id")
-    return await _listed(pool, "list_episodes", stack, *said, *place, limit, reverse=reverse)
+    args = (*said, *place, limit, error_class)
+    return await _listed(pool, "list_episodes", stack, *args, reverse=reverse)
 
 
 async def count_episodes(
@@ -71,10 +74,53 @@ async def count_episodes(
 
 
 async def count_episodes_over_time(
-    pool: Pool, stack: Stack, *, since: datetime, span_s: float
+    pool: Pool,
+    stack: Stack,
+    *,
+    since: datetime,
+    span_s: float,
+    actor: str | None = None,
+    expectation: str | None = None,
 ) -> list[Row]:
     """Return `since`, `status` and `episodes` of each span of time in which some have started."""
-    return await _rows(pool, "count_episodes_over_time", stack.name, since, span_s)
+    said = (since, span_s, actor, expectation)
+    return await _rows(pool, "count_episodes_over_time", stack.name, *said)
+
+
+async def list_failures(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: OneOrMore | None = None,
+    expectation: str | None = None,
+    since: datetime | None = None,
+    episodes_max: int,
+    limit: int,
+) -> list[Row]:
+    """Return the latest `episodes_max` failed episodes: a row for those that failed alike."""
+    said = (_several(actor), expectation, since, episodes_max, limit)
+    return await _rows(pool, "list_failures", stack.name, *said)
+
+
+async def list_refusals(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str | None = None,
+    expectation: str | None = None,
+    event: str | None = None,
+    reason: str | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return events that did not fire an expectation: the latest first.
+
+    `past` and `reverse` are as in `list_episodes`.
+    """
+    said = (actor, expectation, event, reason)
+    place = _place(past, "refused_at", "journal_seq")
+    return await _listed(pool, "list_refusals", stack, *said, *place, limit, reverse=reverse)
 
 
 async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
@@ -276,6 +322,13 @@ async def active_for(
 async def list_causal_chain(pool: Pool, stack: Stack, key: str, *, depth: int = 10) -> list[Row]:
     """Return a finding and what explains it, step by step, up to `depth` steps."""
     return await _rows(pool, "list_causal_chain", stack.name, key, depth)
+
+
+async def list_finding_graph(
+    pool: Pool, stack: Stack, key: str, *, depth: int, limit: int
+) -> list[Row]:
+    """Return a finding, what explains it and what it explains, the nearest first."""
+    return await _rows(pool, "list_finding_graph", stack.name, key, depth, limit)
 
 
 async def list_episode_causes(

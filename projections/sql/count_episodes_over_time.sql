@@ -6,5 +6,7 @@ SELECT
     count(*) AS episodes
 FROM episodes
 WHERE stack = $1 AND started_at >= $2
+    AND ($4::text IS NULL OR actor_id = $4)
+    AND ($5::text IS NULL OR expectation_id = $5)
 GROUP BY 1, 2
 ORDER BY 1, 2

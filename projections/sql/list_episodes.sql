@@ -2,7 +2,8 @@
 -- and of blocked ones, what they wait for.
 -- $1 stack, $2 statuses or NULL, $3 actors or NULL, $4 expectation or NULL, $5 subject or NULL, $6 and
 -- $7 those opened at this time or later, and before this time, or NULL, $8 to $10 those after the
--- episode that started and was queued at these times with this id, or NULL, $11 most.
+-- episode that started and was queued at these times with this id, or NULL, $11 most, $12 class of
+-- error or NULL.
 WITH listed AS (
     SELECT
         episode_id, actor_id, expectation_id, status, subject_kind, subject_id, attempts,
@@ -17,6 +18,7 @@ WITH listed AS (
         AND ($5::text IS NULL OR subject_id = $5)
         AND ($6::timestamptz IS NULL OR queued_at >= $6)
         AND ($7::timestamptz IS NULL OR queued_at < $7)
+        AND ($12::text IS NULL OR error_class = $12)
         -- So that the index leads to the page.
         AND ($8::timestamptz IS NULL OR started_at <= $8)  -- one way
         -- other way: AND ($8::timestamptz IS NULL OR started_at >= $8 OR started_at IS NULL)

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from engine.agents.prompts.agent_version import AgentVersion
 from engine.episodes import results
 from engine.operations.decide_request import ApprovalTarget
+from projections.postgres.queries import query
 from streams.clock import SystemClock
 from streams.json import raw
 from streams.model.deltas import Delta, DeltaEnd
-from streams.model.events import KeptJson, KeptPrompt, StepKind, StepRecorded
+from streams.model.events import EndStatus, KeptJson, KeptPrompt, StepKind, StepRecorded
 from streams.model.triggers import LogStrategy
 from streams.model.waits import OnExpiry
 from tests.client.happened import happened, lived
@@ -49,6 +50,44 @@ async def test_episodes_are_listed_in_pages_counted_and_found_by_the_beginning_o
     assert counts == {"done": 3, "queued": 1}
     assert (str(one.episode_id), one.summary) == (ids[0], "the disk is full")
     assert raised.value.remedy == "`vigil episodes list` shows those that there are"
+
+
+async def test_episodes_that_failed_alike_are_one_row(ports, pool, client):
+    crashed = lives.finished(EndStatus.FAILED, error_class="crash", error_detail="boom")
+    spent = lives.finished(EndStatus.FAILED, error_class="budget_exceeded")
+    broken = replace(lives.recorded(1), error_class="crash", tool_name="stock.read")
+    for number in (1, 2, 3):
+        await lived(ports, number << 96, lives.started(), broken, crashed)
+    await lived(ports, 4 << 96, lives.started(), crashed)
+    await lived(ports, 5 << 96, lives.started(), spent)
+    await lived(ports, 6 << 96, *DONE)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        groups = await client.episodes.failures()
+        none = await client.episodes.failures(actor="nobody")
+        members = await client.episodes.list(status="failed", error_class="crash")
+
+    found = {(each.error_class, each.tool_name): each.episodes for each in groups}
+    assert found == {
+        ("crash", "stock.read"): 3,
+        ("crash", None): 1,
+        ("budget_exceeded", None): 1,
+    }
+    assert none == []
+    assert {each.error_class for each in members} == {"crash"}
+    assert len(members.items) == 4
+
+
+async def test_failures_are_found_by_an_index(pool, client):
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL enable_seqscan = off")
+        plan = await connection.fetch(
+            f"EXPLAIN {query('list_failures')}", client.stack.name, None, None, None, 10, 10
+        )
+
+    text = "\n".join(row[0] for row in plan)
+    assert "using episodes_by_status on episodes" in text
+    assert "Seq Scan" not in text
 
 
 async def test_one_episode_is_shown_with_its_steps_its_log_and_its_results(ports, pool, client):

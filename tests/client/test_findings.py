@@ -72,6 +72,44 @@ async def test_findings_are_listed_shown_and_explained(ports, pool, client):
     assert [each.finding_key for each in short] == ["rack"]
 
 
+async def test_a_finding_has_what_it_is_related_to_with_what_their_episodes_cost(
+    ports, pool, client
+):
+    await raised(
+        ports,
+        raise_finding("power", class_="off", severity="high"),
+        raise_finding("rack", class_="off", caused_by="power"),
+        raise_finding("site", class_="slow", caused_by="rack"),
+        raise_finding("mail", class_="slow", caused_by="rack"),
+        raise_finding("else", class_="off"),
+    )
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        related = await client.findings.related("rack")
+
+    assert {each.finding_key: each.depth for each in related} == {
+        "rack": 0,
+        "power": -1,
+        "site": 1,
+        "mail": 1,
+    }
+    assert related[0].finding_key == "rack"
+    assert {each.cost_usd for each in related} == {related[0].cost_usd_of_all}
+
+
+async def test_findings_that_explain_each_other_are_related_once(ports, pool, client):
+    await raised(
+        ports,
+        raise_finding("one", class_="off", caused_by="other"),
+        raise_finding("other", class_="off", caused_by="one"),
+    )
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+        related = await client.findings.related("one")
+
+    assert sorted(each.finding_key for each in related) == ["one", "other"]
+
+
 async def test_a_list_of_a_stack_that_was_never_projected_says_so(client):
     page = await client.findings.list()
     assert (page.items, page.next) == ((), None)
@@ -79,6 +117,7 @@ async def test_a_list_of_a_stack_that_was_never_projected_says_so(client):
 
 
 async def test_what_the_rows_do_not_have_is_not_found(client):
-    for asked in (client.findings.get("x"), client.findings.causal_chain("x")):
+    calls = client.findings
+    for asked in (calls.get("x"), calls.causal_chain("x"), calls.related("x")):
         with pytest.raises(NotFound, match="no finding 'x' in stack"):
             await asked

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from projections.postgres import reader as reader_of_rows
 from projections.postgres import store
 from projections.postgres.batches import FORGET_S, RefusalSource
+from projections.postgres.queries import query
 from streams.memory.refusals import MemoryRefusals
 from streams.model.refusals import AgainstFilter
 from streams.ports.refusals import KEPT_MAX, RecordedRefusal
@@ -118,3 +120,34 @@ async def test_a_stream_that_was_made_anew_is_read_from_its_beginning(ports, poo
         await applied(pool, ports, reader)
 
     assert await ids(pool, ports) == ["x0", "x1", "x2", "x9"]
+
+
+async def test_refusals_are_listed_the_latest_first_and_narrowed(ports, pool):
+    stored = [refusal(number, at=NOW + timedelta(seconds=number)) for number in range(3)]
+    await ports.refusals.store(stored)
+    async with source(ports).open(after=0, mark="") as reader:
+        await applied(pool, ports, reader)
+
+    async def listed(**said):
+        found = await reader_of_rows.list_refusals(pool, ports.stack, **said)
+        return [row["event_id"] for row in found]
+
+    everything = await listed()
+    first, *_ = await reader_of_rows.list_refusals(pool, ports.stack, limit=1)
+
+    assert everything == [each.event_id for each in reversed(stored)]
+    assert await listed(past=first) == everything[1:]
+    assert await listed(reverse=True) == everything[::-1]
+    assert await listed(actor="nobody") == []
+    assert await listed(reason="nothing") == []
+
+
+async def test_refusals_are_found_by_an_index(ports, pool):
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+        plan = await connection.fetch(
+            f"EXPLAIN {query('list_refusals')}", ports.stack.name, *[None] * 6, 50
+        )
+
+    text = "\n".join(row[0] for row in plan)
+    assert "refusals_by_time on refusals" in text

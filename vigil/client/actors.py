@@ -18,6 +18,8 @@ from engine.triggers import schedule
 from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
 from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
+from projections.postgres.reader import list_service_levels
+from projections.records import ServiceLevelRecord, record_of
 from streams.errors import UnreadableEvent
 from streams.keys import COOLDOWNS, breaker_key
 from streams.model.events import ActorPaused, ActorResumed, BreakerReset
@@ -174,6 +176,19 @@ class ActorCalls:
                 await stacks.require_plausible(self._connections.raw_rows, ports, seen, actor)
                 stacks.require_expectation(seen, actor, expectation)
             return refusals[:limit]
+
+    async def service_levels(
+        self, *, actor: str | None = None, limit: int = 50
+    ) -> Sequence[ServiceLevelRecord]:
+        """Return what expectations promise and how many of their latest episodes have kept it.
+
+        Of the rows, those that keep it worst first. An expectation that promises nothing, or none
+        of whose episodes has ended, has none.
+        """
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            rows = await list_service_levels(pool, stack, actor=actor, limit=limit)
+        return [record_of(each, ServiceLevelRecord) for each in rows]
 
     async def pause(self, actor: str, *, reason: str = "", by: str | None = None) -> OrderOutcome:
         """Pause an actor: no node opens episodes of it. Open episodes go on, and new events wait.

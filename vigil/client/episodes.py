@@ -27,6 +27,7 @@ from projections.records import (
     EpisodeCause,
     EpisodeRecord,
     EpisodeSummary,
+    FailureGroup,
     StepRow,
     TimelineEntry,
     record_of,
@@ -127,6 +128,10 @@ class EpisodeLog(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no line, in words."""
 
 
+FAILURES_MAX: Final = 10_000
+"""Most failed episodes that are put together: some ten milliseconds."""
+
+
 class EpisodeSpan(msgspec.Struct, frozen=True, kw_only=True):
     """How many episodes have started in a span of time."""
 
@@ -214,6 +219,7 @@ class EpisodeCalls:
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        error_class: str | None = None,
         after: UUID | str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -227,6 +233,7 @@ class EpisodeCalls:
             subject: the id of what they are about.
             since: only those that were opened then or later.
             until: only those that were opened before.
+            error_class: only those that ended with it, such as `crash`.
             after: the `next` of a page: what follows it. Or an id: what the list has now after that
                 episode.
             reverse: from the other end of the list: the first that started comes first.
@@ -249,6 +256,7 @@ class EpisodeCalls:
             subject=subject,
             since=since,
             until=until,
+            error_class=error_class,
             reverse=reverse,
         )
 
@@ -279,12 +287,21 @@ class EpisodeCalls:
                 until=until,
             )
 
-    async def count_over_time(self, *, since: datetime, span_s: float) -> Sequence[EpisodeSpan]:
+    async def count_over_time(
+        self,
+        *,
+        since: datetime,
+        span_s: float,
+        actor: str | None = None,
+        expectation: str | None = None,
+    ) -> Sequence[EpisodeSpan]:
         """Return how many episodes have started in each span of time since then, in order.
 
         Args:
             since: the beginning of the first span.
             span_s: the length of a span, in seconds, at least 1.
+            actor: only of this one; None: of all.
+            expectation: as `actor`.
 
         Raises:
             Mistake: a time has no time zone, or a span is too short.
@@ -294,12 +311,50 @@ class EpisodeCalls:
             raise Mistake(f"span_s: {span_s!r} is less than 1")
         async with self._connections.rows() as pool:
             rows = await reader.count_episodes_over_time(
-                pool, self._connections.stack, since=since, span_s=span_s
+                pool,
+                self._connections.stack,
+                since=since,
+                span_s=span_s,
+                actor=actor,
+                expectation=expectation,
             )
         by_time: dict[datetime, dict[str, int]] = {}
         for each in msgspec.convert(rows, list[_Counted]):
             by_time.setdefault(each.since, {})[each.status] = each.episodes
         return [EpisodeSpan(since=at, counts=counts) for at, counts in by_time.items()]
+
+    async def failures(
+        self,
+        *,
+        actor: OneOrMore | None = None,
+        expectation: str | None = None,
+        since: datetime | None = None,
+        limit: int = 50,
+    ) -> Sequence[FailureGroup]:
+        """Return failed episodes, those that failed alike as one, the last failed first.
+
+        They failed alike if they are of the same expectation, with the same class of error, and the
+        last step that failed called the same tool. The 10,000 that started last are looked at.
+
+        Args:
+            actor: one, or several.
+            since: only those that started then or later.
+
+        Raises:
+            Mistake: a time has no time zone.
+        """
+        check_time("since", since)
+        async with self._connections.rows() as pool:
+            rows = await reader.list_failures(
+                pool,
+                self._connections.stack,
+                actor=actor,
+                expectation=expectation,
+                since=since,
+                episodes_max=FAILURES_MAX,
+                limit=limit,
+            )
+        return [record_of(each, FailureGroup) for each in rows]
 
     async def get(self, id: UUID | str) -> EpisodeRecord:
         """Return one episode."""

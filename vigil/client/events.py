@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from projections.postgres.reader import list_refusals
+from projections.records import RefusalSummary
 from streams.clock import Clock
 from streams.errors import BadName, NoSuchStream
 from streams.json import JsonObject
@@ -20,6 +22,7 @@ from streams.tokens import event_name, matches
 from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
 from vigil.asking.listening import why_nobody_listens, why_of_engine
 from vigil.client.connections import Connections
+from vigil.client.page import Page, PagedList
 from vigil.errors import EventsMissed, Mistake, Trouble, told
 
 if TYPE_CHECKING:
@@ -38,6 +41,11 @@ REPLAYED_DEFAULT: Final = 100_000
 """Most events that rules are looked at with by default."""
 
 RULINGS_KEPT_DEFAULT: Final = 20
+
+
+REFUSALS: Final = PagedList(
+    "refusals", RefusalSummary, list_refusals, {"refused_at": datetime, "journal_seq": int}
+)
 
 
 class PublishReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +208,41 @@ class EventCalls:
 
         async with self._connections.log(is_reading=True) as ports:
             return await why_event(ports, event_id, clock=self._connections.clock)
+
+    async def refusals(
+        self,
+        *,
+        actor: str | None = None,
+        expectation: str | None = None,
+        event: str | None = None,
+        reason: str | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[RefusalSummary]:
+        """Return events that did not fire an expectation, of the rows: the latest first.
+
+        The newest 200 of each expectation are kept, for 24 hours.
+
+        Args:
+            event: only events called so; `tick`: ticks of schedules.
+            reason: only those refused so, such as `cooldown`.
+            after: the `next` of a page: what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return await REFUSALS.page(
+            self._connections,
+            after=after,
+            limit=limit,
+            actor=actor,
+            expectation=expectation,
+            event=event,
+            reason=reason,
+            reverse=reverse,
+        )
 
     async def would(
         self,

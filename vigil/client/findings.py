@@ -11,7 +11,13 @@ from uuid import UUID
 import msgspec
 
 from projections.postgres import reader
-from projections.records import FindingCause, FindingRecord, FindingSummary, record_of
+from projections.records import (
+    FindingCause,
+    FindingRecord,
+    FindingSummary,
+    RelatedFinding,
+    record_of,
+)
 from streams.model.findings import Severity
 from vigil.asking.rows import not_found, require
 from vigil.client.connections import Connections
@@ -23,6 +29,12 @@ if TYPE_CHECKING:
     from engine.findings.store import FindingChange
     from projections.postgres.query_result import Row
     from projections.postgres.reader import OneOrMore
+
+RELATED_MAX: Final = 100
+"""Most findings that are told as related to another one."""
+
+RELATED_STEPS_MAX: Final = 10
+"""Most steps away that they are told."""
 
 FINDINGS: Final = PagedList(
     "findings",
@@ -132,6 +144,23 @@ class FindingCalls:
             found = await reader.list_causal_chain(pool, stack, key, depth=depth)
             rows = require(found, "finding", key, stack)
             return msgspec.convert(rows, tuple[FindingCause, ...])
+
+    async def related(self, key: str) -> Sequence[RelatedFinding]:
+        """Return a finding, what explains it and what it explains, the nearest first.
+
+        Those up to 10 steps away, at most 100. Each has what the episodes that raised or changed it
+        have cost, and what those of all have cost together: one may have changed several.
+
+        Raises:
+            NotFound: the rows have no finding of this key.
+        """
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.list_finding_graph(
+                pool, stack, key, depth=RELATED_STEPS_MAX, limit=RELATED_MAX
+            )
+            rows = require(found, "finding", key, stack)
+            return [record_of(each, RelatedFinding) for each in rows]
 
     async def clear(self, key: str, *, reason: str = "", by: str | None = None) -> FindingChange:
         """Clear a finding; one that has ended stays as it is, and `is_made` is False.

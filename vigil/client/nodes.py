@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from engine.cluster.modes import ModeOrder
 from engine.cluster.nodes import NodeInfo
 from engine.orders.store import give_order
+from projections.postgres.progress import PROJECTED, heads
+from projections.postgres.reader import list_checkpoints
 from streams.model.events import NodeModeSet, NodeModeUnset
 from streams.model.modes import NodeMode
 from vigil.asking.stack import (
@@ -32,6 +34,10 @@ from vigil.errors import (
     hint,
     near_hint,
 )
+
+if TYPE_CHECKING:
+    from engine.reactor.position import ReactorProgress
+    from projections.postgres.query_result import Row
 
 SELF_TOLD: Final = ("host", "pid", "version", "since", "lease_s")
 """What a node that is up publishes of itself, as fields."""
@@ -90,6 +96,23 @@ class NodesView(msgspec.Struct, frozen=True, kw_only=True):
     """Key of an order that nobody can read → why."""
 
 
+class StreamPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the rows and the reactor have followed a stream of commits, or a partition of it."""
+
+    part: str
+    """Such as `journal`, or `journal-0of4`."""
+    head: int
+    """The sequence of its newest commit."""
+    rows: int | None
+    """The rows have everything up to this sequence; None: they do not follow it."""
+    trouble: str | None
+    """Why the rows have stopped; None: they have not."""
+    reactor: int | None
+    """What follows from commits is published up to this sequence; None: nothing follows from it."""
+    reactor_node: str
+    """The node whose reactor does so; empty: none that is up."""
+
+
 @dataclass(frozen=True)
 class NodeCalls:
     """Calls about nodes: `client.nodes`. They read the log."""
@@ -117,6 +140,21 @@ class NodeCalls:
             ],
             ignored=seen.orders.problems,
         )
+
+    async def positions(self) -> Sequence[StreamPosition]:
+        """Return how far rows and reactors are, for each stream of commits and its partitions."""
+        from engine.reactor.position import published
+        from engine.reactor.reactor import followed
+
+        async with self._connections.rows() as pool:
+            checkpoints = await list_checkpoints(pool, self._connections.stack)
+        rows = {str(each["projection"]): each for each in checkpoints}
+        async with self._connections.log(is_reading=True) as ports:
+            # Heads after the rows: nothing is ahead of what there is.
+            newest = await heads(ports, PROJECTED)
+            parts = [ports.stack.part(*each) for each in followed(ports.stack)]
+            progress = {part: await published(ports, part) for part in parts}
+        return [_position(part, head, rows.get(part), progress) for part, head in newest.items()]
 
     async def wait_ready(
         self, actor: str | None = None, *, timeout_s: float = READY_S
@@ -201,6 +239,20 @@ class NodeCalls:
                 return OrderOutcome(is_new=False, says="there was no order")
             says = f"{counts}{_caveat(seen, node, actor)}"
             return OrderOutcome(is_new=has_changed, says=says)
+
+
+def _position(
+    part: str, head: int, row: Row | None, progress: Mapping[str, ReactorProgress]
+) -> StreamPosition:
+    reactor = progress.get(part)
+    return StreamPosition(
+        part=part,
+        head=head,
+        rows=msgspec.convert(row["journal_seq"], int) if row else None,
+        trouble=msgspec.convert(row["trouble"], str | None) if row else None,
+        reactor=reactor.seq if reactor else None,
+        reactor_node=reactor.node if reactor else "",
+    )
 
 
 def _why_idle(seen: StackView, actor: str | None) -> str:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         EpisodeCause,
         EpisodeRecord,
         EpisodeSummary,
+        FailureGroup,
         FindingCause,
         FindingRecord,
         FindingSummary,
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
         OrderSummary,
         OutputRecord,
         OutputSummary,
+        RefusalSummary,
+        RelatedFinding,
+        ServiceLevelRecord,
         StepRow,
         TimelineEntry,
         TokenSummary,
@@ -106,7 +110,7 @@ if TYPE_CHECKING:
     )
     from vigil.client.events import EventCalls, PublishReceipt
     from vigil.client.findings import FindingCalls
-    from vigil.client.nodes import NodeCalls, NodesView
+    from vigil.client.nodes import NodeCalls, NodesView, StreamPosition
     from vigil.client.orders import OrderCalls, OrderOutcome
     from vigil.client.outputs import OutputCalls
     from vigil.client.page import Page
@@ -383,6 +387,16 @@ class SyncActorCalls:
             NotFound: there are none, and nobody knows the actor, or it has no such expectation.
         """
         return self._thread.run(self._calls.refusals(actor, expectation, limit=limit))
+
+    def service_levels(
+        self, *, actor: str | None = None, limit: int = 50
+    ) -> Sequence[ServiceLevelRecord]:
+        """Return what expectations promise and how many of their latest episodes have kept it.
+
+        Of the rows, those that keep it worst first. An expectation that promises nothing, or none
+        of whose episodes has ended, has none.
+        """
+        return self._thread.run(self._calls.service_levels(actor=actor, limit=limit))
 
     def pause(self, actor: str, *, reason: str = "", by: str | None = None) -> OrderOutcome:
         """Pause an actor: no node opens episodes of it. Open episodes go on, and new events wait.
@@ -737,6 +751,7 @@ class SyncEpisodeCalls:
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        error_class: str | None = None,
         after: UUID | str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -750,6 +765,7 @@ class SyncEpisodeCalls:
             subject: the id of what they are about.
             since: only those that were opened then or later.
             until: only those that were opened before.
+            error_class: only those that ended with it, such as `crash`.
             after: the `next` of a page: what follows it. Or an id: what the list has now after that
                 episode.
             reverse: from the other end of the list: the first that started comes first.
@@ -766,6 +782,7 @@ class SyncEpisodeCalls:
                 subject=subject,
                 since=since,
                 until=until,
+                error_class=error_class,
                 after=after,
                 reverse=reverse,
                 limit=limit,
@@ -792,17 +809,54 @@ class SyncEpisodeCalls:
             )
         )
 
-    def count_over_time(self, *, since: datetime, span_s: float) -> Sequence[EpisodeSpan]:
+    def count_over_time(
+        self,
+        *,
+        since: datetime,
+        span_s: float,
+        actor: str | None = None,
+        expectation: str | None = None,
+    ) -> Sequence[EpisodeSpan]:
         """Return how many episodes have started in each span of time since then, in order.
 
         Args:
             since: the beginning of the first span.
             span_s: the length of a span, in seconds, at least 1.
+            actor: only of this one; None: of all.
+            expectation: as `actor`.
 
         Raises:
             Mistake: a time has no time zone, or a span is too short.
         """
-        return self._thread.run(self._calls.count_over_time(since=since, span_s=span_s))
+        return self._thread.run(
+            self._calls.count_over_time(
+                since=since, span_s=span_s, actor=actor, expectation=expectation
+            )
+        )
+
+    def failures(
+        self,
+        *,
+        actor: OneOrMore | None = None,
+        expectation: str | None = None,
+        since: datetime | None = None,
+        limit: int = 50,
+    ) -> Sequence[FailureGroup]:
+        """Return failed episodes, those that failed alike as one, the last failed first.
+
+        They failed alike if they are of the same expectation, with the same class of error, and the
+        last step that failed called the same tool. The 10,000 that started last are looked at.
+
+        Args:
+            actor: one, or several.
+            since: only those that started then or later.
+
+        Raises:
+            Mistake: a time has no time zone.
+        """
+        return self._thread.run(
+            self._calls.failures(actor=actor, expectation=expectation, since=since, limit=limit)
+        )
 
     def get(self, id: UUID | str) -> EpisodeRecord:
         """Return one episode."""
@@ -1243,6 +1297,42 @@ class SyncEventCalls:
         """
         return self._thread.run(self._calls.why(event_id))
 
+    def refusals(
+        self,
+        *,
+        actor: str | None = None,
+        expectation: str | None = None,
+        event: str | None = None,
+        reason: str | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[RefusalSummary]:
+        """Return events that did not fire an expectation, of the rows: the latest first.
+
+        The newest 200 of each expectation are kept, for 24 hours.
+
+        Args:
+            event: only events called so; `tick`: ticks of schedules.
+            reason: only those refused so, such as `cooldown`.
+            after: the `next` of a page: what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`.
+        """
+        return self._thread.run(
+            self._calls.refusals(
+                actor=actor,
+                expectation=expectation,
+                event=event,
+                reason=reason,
+                after=after,
+                reverse=reverse,
+                limit=limit,
+            )
+        )
+
     def would(
         self,
         *actors: Actor,
@@ -1357,6 +1447,17 @@ class SyncFindingCalls:
         """
         return self._thread.run(self._calls.causal_chain(key, depth=depth))
 
+    def related(self, key: str) -> Sequence[RelatedFinding]:
+        """Return a finding, what explains it and what it explains, the nearest first.
+
+        Those up to 10 steps away, at most 100. Each has what the episodes that raised or changed it
+        have cost, and what those of all have cost together: one may have changed several.
+
+        Raises:
+            NotFound: the rows have no finding of this key.
+        """
+        return self._thread.run(self._calls.related(key))
+
     def clear(self, key: str, *, reason: str = "", by: str | None = None) -> FindingChange:
         """Clear a finding; one that has ended stays as it is, and `is_made` is False.
 
@@ -1400,6 +1501,10 @@ class SyncNodeCalls:
             NotFound: the node is not up, and there is no order for it.
         """
         return self._thread.run(self._calls.read(node=node))
+
+    def positions(self) -> Sequence[StreamPosition]:
+        """Return how far rows and reactors are, for each stream of commits and its partitions."""
+        return self._thread.run(self._calls.positions())
 
     def wait_ready(self, actor: str | None = None, *, timeout_s: float = READY_S) -> Sequence[str]:
         """Return the nodes that are up once one of them does work of the stack, by name.
