@@ -11057,5 +11057,15 @@ TABLE: Final[Sequence[Mutant]] = (
         "console: other machines find it once people can sign in",
         never,
         "tests/web/test_signing_in.py",
+        "forms-for-who-may",
+        "console: who may only look gets no forms",
+        returns("True"),
+        "tests/web/screens/test_all.py",
+    ),
+    Mutant(
+        "huge-graph-is-a-list",
+        "console: a graph of too many nodes is not laid out",
+        never,
+        "tests/web/screens/test_graph.py",
     ),
 )

@@ -17,7 +17,7 @@ from engine.people.identity import Identity, Role
 from projections.embedded import EmbeddedPostgres
 from streams.embedded import EmbeddedNats
 from tests.vigil.program import Vigil
-from tests.web.world import FIRED, HAPPENED, UNSETTLED
+from tests.web.world import DEFINED, FIRED, HAPPENED, HTML, PAUSED, UNSETTLED
 from vigil.client import Client, SyncClient
 from vigil.web.app import console
 
@@ -53,7 +53,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vigil]:
 def happen(command: Vigil) -> None:
     """Have all happen that is to, and wait until it has come to what it comes to."""
     with SyncClient(**addresses(command), by="ann", create_stack=True) as client:
-        client.nodes.wait_ready("billing", timeout_s=READY_S)
+        for actor in ("billing", PAUSED):
+            client.nodes.wait_ready(actor, timeout_s=READY_S)
+        client.actors.pause(PAUSED, reason=f"its tables are moved {HTML}")
+        for definition, reason in DEFINED:
+            client.definitions.apply(definition, reason=reason)
         for number, (event, payload) in enumerate(HAPPENED):
             client.publish(event, payload, id=f"event-{number}")
         for actor, expectation, payload, key in FIRED:

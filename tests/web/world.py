@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from pydantic_ai import Agent
@@ -9,14 +10,17 @@ from pydantic_ai import Agent
 from vigil import (
     Actor,
     App,
+    Breaker,
     Budget,
     CallContext,
     CallFailed,
     ConvergeResult,
+    DeliveryFailed,
     Retries,
     Route,
     Workflow,
     clear_finding,
+    cron,
     event,
     every,
     manual,
@@ -52,6 +56,13 @@ async def stock(sku: str) -> int:
     raise CallFailed("warehouse_away", f"the warehouse did not answer about {sku}")
 
 
+@tool
+async def copy_all(volume: str) -> str:
+    """Copy a volume, which takes longer than anybody waits."""
+    await asyncio.sleep(3_600)
+    return volume
+
+
 triage = Agent(
     "test",
     name="triage",
@@ -65,6 +76,10 @@ prices = Actor(
 )
 releases = Actor("releases", description="Puts versions into production, once people agree")
 billing = Actor("billing", tools=[read_price])
+
+stores = Actor("stores", description="Knows what customers see of the shop")
+backups = Actor("backups", tools=[copy_all], max_concurrent_cluster=1)
+archive = Actor("archive", description="Puts old orders away; somebody has paused it")
 
 
 @hosts.expectation(on=event("disk.measured"), subject_key="host")
@@ -173,6 +188,95 @@ async def send_receipt(ctx, trigger):
     )
 
 
+@stores.expectation(on=event("site.measured"), subject_key="site")
+async def site_is_fast(ctx, trigger):
+    site = trigger.payload["site"]
+    return raise_finding(
+        f"site:slow:{site}",
+        class_="slow",
+        severity="high",
+        subject=("site", site),
+        summary=f"{site} answers in {trigger.payload['ms']:,} ms",
+        caused_by="host:disk:web-1",
+        confidence=0.8,
+    )
+
+
+@stores.expectation(on=event("sales.fell"), subject_key="site")
+async def sales_are_steady(ctx, trigger):
+    site = trigger.payload["site"]
+    return raise_finding(
+        f"site:sales:{site}",
+        class_="sales",
+        severity="medium",
+        subject=("site", site),
+        summary=f"{site} sells less than yesterday",
+        caused_by=f"site:slow:{site}",
+    )
+
+
+@stores.expectation(
+    on=event("price.seen", filter={"currency": "EUR"}), subject_key="sku", cooldown_s=3_600
+)
+async def price_is_shown(ctx, trigger):
+    return ConvergeResult(summary=f"{trigger.payload['sku']} is shown right")
+
+
+@stores.expectation(on=event("mail.wanted"), subject_key="to", breaker=Breaker(threshold=3))
+async def customer_knows(ctx, trigger):
+    to = trigger.payload["to"]
+    return ConvergeResult(
+        summary=f"{to} gets a mail",
+        outputs=[
+            propose_output(
+                trigger.payload.get("adapter", "mail"),
+                {"to": to, "about": trigger.payload.get("about", "your order")},
+                dedupe_key=f"mail:{to}",
+                summary=f"mail to {to}",
+            )
+        ],
+    )
+
+
+@backups.expectation(
+    on=event("volume.aged"), subject_key="volume", budget=Budget(wall_s=3_600), priority=1
+)
+async def volume_is_safe(ctx, trigger):
+    await ctx.call(copy_all, volume=trigger.payload["volume"])
+    return ConvergeResult(summary="copied")
+
+
+@archive.expectation(on=[event("order.old"), every("1h"), cron("15 3 * * *", tz="Europe/Berlin")])
+async def orders_are_away(ctx, trigger):
+    return ConvergeResult(summary="put away")
+
+
+@billing.expectation(on=workflow())
+async def item_is_packed(ctx, trigger):
+    if trigger.payload["item"] == "vase":
+        raise CallFailed("broken", "the vase is broken")
+    return ConvergeResult(summary="packed", result=trigger.payload)
+
+
+parcel = Workflow("parcel", on=event("parcel.wanted"), subject_key="client", budget_usd=2)
+parcel.step("look", "billing", "screen_client", input=lambda trigger, prior: trigger.payload)
+parcel.step(
+    "pack",
+    "billing",
+    "item_is_packed",
+    depends_on=["look"],
+    on_failure="pause",
+    for_each=lambda trigger, prior: [{"item": each} for each in trigger.payload["items"]],
+)
+parcel.step(
+    "post",
+    "billing",
+    "screen_client",
+    depends_on=["pack"],
+    input=lambda trigger, prior: trigger.payload,
+)
+
+
 order = Workflow("order_to_cash", on=event("order.placed"), subject_key="client")
 order.step("screen", "billing", "screen_client", input=lambda trigger, prior: trigger.payload)
 order.step(
@@ -200,13 +304,18 @@ order.step(
 
 
 async def mail(sent):
-    return f"mail-{sent.key[-4:]}"
+    return f"mail-{sent.output_key[-4:]}"
+
+
+async def fax(sent):
+    raise DeliveryFailed("no_line", f"nobody answers the fax of {sent.output_key}", permanent=True)
 
 
 app = App(
-    actors=[hosts, prices, releases, billing],
-    workflows=[order],
-    outputs={"mail": Route(mail, retries=Retries(attempts_max=3))},
+    actors=[hosts, prices, releases, billing, stores, backups, archive],
+    workflows=[order, parcel],
+    outputs={"mail": Route(mail, retries=Retries(attempts_max=3)), "fax": Route(fax)},
+    strategies={"shop:look": price_is_shown},
 )
 
 
@@ -226,6 +335,19 @@ HAPPENED: Final = (
     ("fleet.checked", {"fleet": "north"}),
     ("order.placed", {"client": "initech"}),
     ("order.placed", {"client": "umbrella"}),
+    ("site.measured", {"site": "checkout", "ms": 4_200}),
+    ("sales.fell", {"site": "checkout"}),
+    ("price.seen", {"sku": "tea", "currency": "USD"}),
+    ("price.seen", {"sku": HTML, "currency": HTML}),
+    ("price.seen", {"sku": "milk", "currency": "EUR"}),
+    ("price.seen", {"sku": "milk", "currency": "EUR", "again": True}),
+    ("mail.wanted", {"to": "ann@example.org"}),
+    ("mail.wanted", {"to": HTML, "about": HTML, "adapter": "fax"}),
+    ("volume.aged", {"volume": "orders"}),
+    ("volume.aged", {"volume": "pictures"}),
+    ("order.old", {"order": "o-1"}),
+    ("parcel.wanted", {"client": "hooli", "items": ["cup", "vase", "plate"]}),
+    ("nobody.listens", {"to": "this"}),
 )
 """What happens in the shop: the name of an event, and its payload."""
 
@@ -235,10 +357,37 @@ FIRED: Final = tuple(
 )
 """What people fire there: actor, expectation, payload, key."""
 
+PAUSED: Final = "archive"
+"""The actor that somebody has paused before anything happens."""
+
+
+def watch(limit: float, *, about: str = "") -> dict[str, object]:
+    """Return the definition of an actor that is applied as data."""
+    return {
+        "id": "watch",
+        "description": f"Looks at prices, up to {limit}. {about}",
+        "expectations": {
+            "looks": {
+                "on": {"event": "price.seen", "filter": {"price": {"gt": limit}}},
+                "strategy": {"ref": "shop:look"},
+            }
+        },
+    }
+
+
+DEFINED: Final = ((watch(10.0), "prices rise"), (watch(12.5, about=HTML), HTML))
+"""What is applied there, one after the other, and why."""
+
 UNSETTLED: Final = """
     select 1
-    where (select count(*) from inbox) < 7
-        or exists (select from episodes where status in ('queued', 'running'))
+    where (select count(*) from inbox) < 9
+        or exists (
+            select from episodes where status in ('queued', 'running') and actor_id <> 'backups'
+        )
+        or (select count(*) from episodes where actor_id = 'backups' and status = 'queued') < 1
+        or (select count(*) from refusals) < 3
+        or (select count(*) from outputs where status in ('delivered', 'failed')) < 2
+        or (select count(*) from findings where actor_id = 'stores') < 2
         or (select count(*) from episodes where expectation_id = 'price_is_plausible') < 12
         or (select count(*) from episodes where status = 'failed') < 5
 """

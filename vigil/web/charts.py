@@ -89,6 +89,14 @@ def track(begin_s: float, end_s: float, *, of_s: float) -> Element:
     ]
 
 
+def share(part: float, whole: float) -> Element:
+    """Return a bar that is as long as a part is of the whole."""
+    wide = max(part * 100 / whole, BAR_MIN) if whole else 0
+    return svg(".share", aria_hidden="true")[
+        rect(".b", x="0", width=percent(min(wide, 100)), y="0", height="100%", rx="3")
+    ]
+
+
 def scale(of_s: float) -> Element:
     """Return the marks of time above a timeline that is `of_s` seconds long."""
     marks = [number / (TICKS - 1) for number in range(TICKS)]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
+from urllib.parse import quote
 
 import anyio
 from msgspec.structs import replace
@@ -93,7 +94,8 @@ class Pages:
         if request.method == "POST":
             filters = await read_form(request)
         return PageRequest(
-            path=request.url.path,
+            # A key may have any sign in it, and pages link to themselves.
+            path=quote(request.scope["path"], safe="/:@"),
             words=dict(request.path_params),
             filters=filters,
             role=identity.role,

@@ -26,6 +26,7 @@ from htpy import (
     h2,
     header,
     label,
+    li,
     nav,
     option,
     p,
@@ -38,13 +39,16 @@ from htpy import (
     table,
     tbody,
     td,
+    textarea,
     th,
     thead,
     time,
     tr,
+    ul,
 )
 from htpy import input as entry
 
+from engine.people.identity import Role
 from vigil.printing.columns import age, took
 from vigil.web.icons import icon
 from vigil.web.screen import PageRequest
@@ -89,6 +93,21 @@ _LOOKS: Final[Mapping[str, Look]] = {
     "up": Look("done", "check"),
     "not up": Look("failed", "cross"),
     "paused": Look("blocked", "pause"),
+    "stopping": Look("blocked", "dash"),
+    "compensating": Look("blocked", "turn"),
+    "partly": Look("blocked", "half"),
+    "disabled": Look("canceled", "pause"),
+    "applied": Look("done", "check"),
+    "full": Look("done", "check"),
+    "trigger_only": Look("blocked", "half"),
+    "open": Look("failed", "cross"),
+    "half_open": Look("blocked", "half"),
+    "closed": Look("done", "check"),
+    "opened": Look("done", "check"),
+    "refused": Look("blocked", "dash"),
+    "waits": Look("blocked", "clock"),
+    "unknown": Look("canceled", "question"),
+    "warning": Look("blocked", "warning"),
     "problem": Look("failed", "cross"),
     "ok": Look("done", "check"),
     "skipped": Look("canceled", "dash"),
@@ -140,6 +159,11 @@ def count(number: object) -> str:
     return f"{number:,}" if isinstance(number, int) else ""
 
 
+def many(number: int, one: str, several: str = "") -> str:
+    """Return how many of something, such as `1 change` or `2 changes`."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def place(*words: object) -> str:
     """Return the path of a page of `words`, such as `/findings/host:disk:web-1`."""
     return "".join(f"/{quote(str(each), safe=':@')}" for each in words)
@@ -148,6 +172,11 @@ def place(*words: object) -> str:
 def short(id_: object) -> str:
     """Return the beginning of an id."""
     return str(id_)[:8] if id_ else ""
+
+
+def episode_link(id_: object) -> Node:
+    """Return a link to an episode, None for none."""
+    return a(".id", href=place("episodes", id_))[short(id_)] if id_ else None
 
 
 def card(title: str, *body: Node, beside: Node = None, is_padded: bool = False) -> Element:
@@ -274,6 +303,24 @@ def choice(name: str, says: str, options: Iterable[tuple[str, str]], chosen: str
     ]
 
 
+def narrowing(asked: PageRequest, *fields: Element, kept: Sequence[str] = ()) -> Element:
+    """Return a form that narrows a list; the filters that are `kept` stay as they are."""
+    return form(".row.filters", method="get", action=asked.path)[
+        (
+            entry(type="hidden", name=name, value=asked.filter(name))
+            for name in kept
+            if asked.filter(name)
+        ),
+        fields,
+        button(type="submit")["Filter"],
+    ]
+
+
+def listed(items: Iterable[Node]) -> Element:
+    """Return a list whose entries each have a name on the left and a state on the right."""
+    return ul(".list")[(li[each] for each in items)]
+
+
 def pager(asked: PageRequest, next_: str | None) -> Node:
     """Return the links to the pages before and after."""
     is_first = asked.filter("after") is None
@@ -318,3 +365,23 @@ def act(
         inside,
         button(id=id, type="submit", class_={"primary": is_primary, "danger": is_danger})[says],
     ]
+
+
+def why_field() -> Element:
+    """Return the field for the reason of an order."""
+    return field("reason", "Why", placeholder="Kept in the journal")
+
+
+def long_field(name: str, says: str, value: str = "", *, hint: Node = None) -> Element:
+    """Return a field for a text of several lines, such as JSON."""
+    return label[says, textarea(name=name, spellcheck="false")[value], hint and small[hint]]
+
+
+def tick(name: str, says: str) -> Element:
+    """Return a field that is on or off, and off at first."""
+    return label(".check")[entry(type="checkbox", name=name, value="true"), says]
+
+
+def may_order(asked: PageRequest) -> bool:
+    """Return whether forms that order something are drawn for who asks."""
+    return asked.role.includes(Role.OPERATOR)  # guard: forms-for-who-may

@@ -6,15 +6,23 @@ from typing import Final
 
 from vigil.web.screen import Screen
 from vigil.web.screens import (
+    actors,
     compare,
     conversation,
+    dead_letters,
     decision,
     episode,
     episodes,
+    events,
+    findings,
     fork,
     inbox,
+    outputs,
     overview,
+    workflow,
+    workflows,
 )
+from vigil.web.screens.stack import costs, definitions, nodes, orders
 
 SCREENS: Final[tuple[Screen, ...]] = (
     overview.SCREEN,
@@ -27,5 +35,26 @@ SCREENS: Final[tuple[Screen, ...]] = (
     conversation.PROMPT,
     compare.SCREEN,
     episode.SCREEN,
+    findings.SCREEN,
+    findings.ONE,
+    outputs.SCREEN,
+    outputs.ONE,
+    workflows.SCREEN,
+    workflow.SCREEN,
+    dead_letters.SCREEN,
+    dead_letters.ONE,
+    actors.SCREEN,
+    actors.ONE,
+    events.SCREEN,
+    events.WHY,
+    events.ONE,
+    events.PUBLISH,
+    events.FIRE,
+    costs.SCREEN,
+    definitions.SCREEN,
+    definitions.ONE,
+    orders.SCREEN,
+    nodes.SCREEN,
+    nodes.DOCTOR,
 )
 """In the order in which their addresses are tried."""

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from htpy import Element, Node, a, code, div, fragment, li, ol, p, small, span, strong, ul
 
 from engine.people.identity import Role
-from projections.records import EpisodeRecord, TimelineEntry, record_of
+from projections.records import EpisodeRecord, EpisodeSummary, TimelineEntry, record_of
 from vigil.client import Client
 from vigil.printing.columns import error_of
 from vigil.web.charts import scale, track
@@ -20,6 +19,7 @@ from vigil.web.parts import (
     act,
     card,
     count,
+    episode_link,
     facts,
     field,
     fold,
@@ -37,6 +37,7 @@ from vigil.web.parts import (
 )
 from vigil.web.screen import Drawn, PageRequest, Screen, address
 from vigil.web.screens.episodes import waiting_words
+from vigil.web.waiting import ActorQueue, because, hold_of, read_queues, with_position
 
 ENTRIES_MAX: Final = 1_000
 """Most of a timeline on one page; what is longer has a link to the rest."""
@@ -74,7 +75,8 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         parts={
             "facts": figures(episode, entries.items, asked.now),
             "timeline": timeline(entries.items, asked.now, is_whole=entries.next is None),
-            "waits": waits(row["waits_for"], episode, asked),
+            "waits": waits(row["waits_for"], episode, asked)
+            or held(await with_position(client, episode), await read_queues(client, [episode])),
             "actions": actions(episode, asked),
             "came": came_to(row, asked),
             "about": about(episode, asked),
@@ -225,6 +227,12 @@ def actions(episode: EpisodeRecord, asked: PageRequest) -> Node:
     )
 
 
+def held(episode: EpisodeSummary, queues: Mapping[str, ActorQueue]) -> Node:
+    """Return what holds an episode that waits for its turn, or for nobody."""
+    hold = hold_of(episode, queues)
+    return hold and div(".note")[because(hold)]
+
+
 def waits(block: object, episode: EpisodeRecord, asked: PageRequest) -> Node:
     """Return what an episode waits for, and how to answer it."""
     if not isinstance(block, Mapping):
@@ -317,13 +325,14 @@ def about(episode: EpisodeRecord, asked: PageRequest) -> Element:
                     fragment[when(episode.queued_at, asked.now), f" by {episode.opened_by}"],
                 ),
                 ("Trigger", _trigger(episode.trigger_type, trigger)),
+                ("Actor", a(href=place("actors", episode.actor_id))[episode.actor_id]),
                 ("Node", episode.node),
                 ("Mode", episode.mode if episode.mode != "live" else None),
                 ("Agent", episode.agent),
                 ("Model", episode.model),
                 ("Confidence", episode.confidence is not None and f"{episode.confidence:.0%}"),
-                ("Parent", _link(episode.parent_id)),
-                ("Forked from", _link(episode.forked_from)),
+                ("Parent", episode_link(episode.parent_id)),
+                ("Forked from", episode_link(episode.forked_from)),
                 ("Workflow", _instance(episode) if episode.workflow_instance_id else None),
                 ("Key", episode.dedupe_key),
                 (
@@ -348,10 +357,6 @@ def _trigger(kind: str, ref: Mapping[str, object]) -> Node:
         ]
     said = {"schedule": ref.get("schedule"), "manual": ref.get("requested_by")}
     return f"{kind} {said.get(kind) or ''}"
-
-
-def _link(id_: UUID | None) -> Node:
-    return a(".id", href=place("episodes", id_))[short(id_)] if id_ else None
 
 
 def _instance(episode: EpisodeRecord) -> Element:

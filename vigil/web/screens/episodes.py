@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from htpy import Element, Node, button, form
+from htpy import Element, Node, a, fragment
 
-from projections.records import EpisodeSummary
+from projections.records import EpisodeSummary, FailureGroup
 from vigil.client import Client
 from vigil.client.page import EPISODE_STATUSES, Page
 from vigil.printing.columns import error_of
@@ -16,9 +16,12 @@ from vigil.web.parts import (
     card,
     chips,
     count,
+    episode_link,
     field,
     lasted,
+    many,
     money,
+    narrowing,
     nothing,
     pager,
     pill,
@@ -28,9 +31,25 @@ from vigil.web.parts import (
     titled,
     when,
 )
-from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen
+from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen, address
+from vigil.web.waiting import ActorQueue, held, read_queues
 
-FILTERS: Final = ("actor", "expectation", "subject", "status", "after")
+FILTERS: Final = ("actor", "expectation", "subject", "status", "error", "group", "after")
+
+FAILED: Final = "failed"
+
+GROUPS_MAX: Final = 100
+"""Most rows of failures that are alike."""
+
+NO_QUEUES: Final[Mapping[str, ActorQueue]] = {}
+
+GROUP_CELLS: Final = (
+    Cell("Cause", is_main=True),
+    Cell("Episodes", is_number=True),
+    Cell("First", is_number=True, is_spare=True),
+    Cell("Last", is_number=True),
+    Cell("Example", is_spare=True),
+)
 
 CELLS: Final = (
     Cell("Episode", is_main=True),
@@ -45,18 +64,30 @@ CELLS: Final = (
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read the list and its counts, and draw them."""
     actor, expectation, subject = (asked.filter(each) for each in FILTERS[:3])
+    counts = await client.episodes.count(actor=actor, expectation=expectation, subject=subject)
+    beside = a(".btn", href=address(asked.path, status=FAILED, group="1"))["Failures by cause"]
+    if asked.filter("status") == FAILED and asked.filter("group"):
+        groups = await client.episodes.failures(
+            actor=actor, expectation=expectation, limit=GROUPS_MAX
+        )
+        return Drawn(
+            title="Episodes",
+            parts={"filters": filters(asked, counts), "list": alike(asked, groups)},
+        )
     page = await client.episodes.list(
         status=asked.filter("status"),
         actor=actor,
         expectation=expectation,
         subject=subject,
+        error_class=asked.filter("error"),
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
-    counts = await client.episodes.count(actor=actor, expectation=expectation, subject=subject)
+    queues = await read_queues(client, page.items)
     return Drawn(
         title="Episodes",
-        parts={"filters": filters(asked, counts), "list": listed(asked, page)},
+        beside=counts.get(FAILED, 0) > 0 and beside,
+        parts={"filters": filters(asked, counts), "list": listed(asked, page, queues)},
     )
 
 
@@ -66,43 +97,99 @@ def filters(asked: PageRequest, counts: Mapping[str, int]) -> Node:
     each = (
         (status, status.replace("_", " "), counts.get(status, 0)) for status in EPISODE_STATUSES
     )
+    ways = [(None, "one by one", None), ("1", "by cause", None)]
     return [
         chips(asked, "status", [all_, *each]),
-        form(".row.filters", method="get", action=asked.path)[
+        asked.filter("status") == FAILED and chips(asked, "group", ways),
+        narrowing(
+            asked,
             field("actor", "Actor", asked.filter("actor")),
             field("expectation", "Expectation", asked.filter("expectation")),
             field("subject", "Subject", asked.filter("subject")),
-            button(type="submit")["Filter"],
-        ],
+            field("error", "Error", asked.filter("error")),
+            kept=("status", "group"),
+        ),
     ]
 
 
-def listed(asked: PageRequest, page: Page[EpisodeSummary]) -> Element:
+def alike(asked: PageRequest, groups: Sequence[FailureGroup]) -> Element:
+    """Return failed episodes, those that failed alike as one row."""
+    if not groups:
+        return card("None", nothing("No episode that fits these filters has failed."))
+    return card(
+        "Failed alike, latest first",
+        rows_of(
+            GROUP_CELLS,
+            [_group(each, asked) for each in groups],
+            keys=[
+                f"{each.actor_id}.{each.expectation_id}.{each.error_class}.{each.tool_name}"
+                for each in groups
+            ],
+        ),
+        beside=many(len(groups), "cause"),
+    )
+
+
+def _group(group: FailureGroup, asked: PageRequest) -> tuple[Node, ...]:
+    members = address(
+        asked.path,
+        status=FAILED,
+        actor=group.actor_id,
+        expectation=group.expectation_id,
+        error=group.error_class,
+    )
+    *_, last = ["", *(group.error_detail or "").strip().splitlines()]
+    return (
+        titled(
+            members,
+            f"{group.error_class or 'failed'} in {group.tool_name or 'its own code'}",
+            " · ".join(filter(None, (f"{group.actor_id} / {group.expectation_id}", last))),
+        ),
+        count(group.episodes),
+        when(group.first_at, asked.now),
+        when(group.last_at, asked.now),
+        episode_link(group.example_id),
+    )
+
+
+def listed(
+    asked: PageRequest, page: Page[EpisodeSummary], queues: Mapping[str, ActorQueue]
+) -> Element:
     """Return a page of episodes."""
     if not page.items:
         says = page.why_none or "No episode fits these filters."
         return card("None", nothing(says, "An event, a schedule or a person starts episodes."))
     return card(
         "Latest first",
-        table_of(page.items, asked),
+        table_of(page.items, asked, queues),
         pager(asked, page.next),
         beside=f"{len(page.items)} on this page",
     )
 
 
-def table_of(episodes: Iterable[EpisodeSummary], asked: PageRequest) -> Element:
-    """Return a table of episodes."""
+def table_of(
+    episodes: Iterable[EpisodeSummary],
+    asked: PageRequest,
+    queues: Mapping[str, ActorQueue] = NO_QUEUES,
+) -> Element:
+    """Return a table of episodes, each that waits with what holds it."""
     shown = list(episodes)
-    return rows_of(CELLS, [_row(each, asked) for each in shown], keys=[e.episode_id for e in shown])
+    rows = [_row(each, asked, queues) for each in shown]
+    return rows_of(CELLS, rows, keys=[each.episode_id for each in shown])
 
 
-def _row(episode: EpisodeSummary, asked: PageRequest) -> tuple[Node, ...]:
+def _row(
+    episode: EpisodeSummary, asked: PageRequest, queues: Mapping[str, ActorQueue]
+) -> tuple[Node, ...]:
     return (
-        titled(
-            place("episodes", episode.episode_id),
-            f"{episode.actor_id} / {episode.expectation_id}",
-            said_of(episode),
-        ),
+        fragment[
+            titled(
+                place("episodes", episode.episode_id),
+                f"{episode.actor_id} / {episode.expectation_id}",
+                said_of(episode),
+            ),
+            held(episode, queues),
+        ],
         pill(episode.status, waiting_words(episode)),
         count(episode.turns_used or None),
         money(episode.cost_usd),
@@ -128,6 +215,7 @@ def waiting_words(episode: EpisodeSummary) -> str:
     words = {
         "approval": "waits for approval",
         "wait": f"waits for {episode.blocked_ref}" if episode.blocked_ref else "sleeps",
+        "outputs": "waits for its outputs",
         "nondeterministic_replay": "waits for other code",
     }
     return words.get(episode.blocked_by, f"waits for {episode.blocked_by}")

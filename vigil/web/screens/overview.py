@@ -18,6 +18,7 @@ from vigil.web.charts import Bar, columns
 from vigil.web.parts import card, count, facts, look, money, nothing, pill, place, titled, when
 from vigil.web.screen import Drawn, PageRequest, Screen, address
 from vigil.web.screens.episodes import table_of
+from vigil.web.waiting import ActorQueue, read_queues
 
 SPAN_S: Final = 1_800
 """The length of time that a column of the chart stands for, in seconds."""
@@ -52,7 +53,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         parts={
             "facts": figures(findings, counts, waiting, costs.total),
             "chart": activity(spans, changes, since),
-            "latest": lately(latest.items, asked),
+            "latest": lately(latest.items, asked, await read_queues(client, latest.items)),
             "findings": wrong(worst.items, asked),
             "nodes": running_nodes(nodes, asked),
         },
@@ -133,11 +134,15 @@ def _says(begin: datetime, counts: Mapping[str, int]) -> str:
     return f"{begin:%H:%M} to {end:%H:%M} UTC: {said or 'none'}"
 
 
-def lately(episodes: Sequence[EpisodeSummary], asked: PageRequest) -> Element:
+def lately(
+    episodes: Sequence[EpisodeSummary], asked: PageRequest, queues: Mapping[str, ActorQueue]
+) -> Element:
     """Return the latest episodes."""
     if not episodes:
         return card("Latest episodes", nothing("No episode yet.", _first_steps()))
-    return card("Latest episodes", table_of(episodes, asked), beside=a(href="/episodes")["All"])
+    return card(
+        "Latest episodes", table_of(episodes, asked, queues), beside=a(href="/episodes")["All"]
+    )
 
 
 def _first_steps() -> Node:

@@ -1,0 +1,238 @@
+"""What each screen tells of the rows of a busy day."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.web.world import HTML
+from vigil.web.screens.actors import firings
+
+
+def text_of(page: str) -> str:
+    """Return the words of a page, without its marks."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+@pytest.fixture
+def read(browser):
+    async def read(path: str, **filters: str) -> str:
+        answer = await browser.get(path, params=filters or None)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    return read
+
+
+async def test_findings_are_narrowed_by_severity_status_and_actor(read):
+    bad = await read("/findings", severity="critical")
+    cleared = await read("/findings", status="cleared")
+    theirs = await read("/findings", actor="stores")
+
+    assert "web-2: disk 99% used" in bad
+    assert "web-1: disk 97% used" not in bad
+    assert "No finding fits these filters" in cleared
+    assert "checkout answers in 4,200 ms" in theirs
+    assert "disk 97%" not in theirs
+
+
+async def test_a_finding_has_what_explains_it_and_what_it_explains(read):
+    page = text_of(await read("/findings/site:slow:checkout"))
+
+    assert "web-1: disk 97% used, most of it /var/log/checkout.log explains it" in page
+    assert "checkout sells less than yesterday explained by it" in page
+    assert "3 findings" in page
+
+
+async def test_a_finding_leads_to_the_episode_that_raised_it(read, client):
+    (episode,) = await client.episodes.list(expectation="site_is_fast")
+
+    page = await read("/findings/site:slow:checkout")
+
+    assert f'href="/episodes/{episode.episode_id}"' in page
+    assert "Raised by episode" in text_of(page)
+
+
+async def test_an_output_has_its_payload_on_its_own_page_alone(read, addresses):
+    assert "your order" not in await read("/outputs")
+
+    page = text_of(await read("/outputs/mail:ann@example.org"))
+
+    assert "your order" in page
+    assert "Delivered , attempt 1" in page
+
+
+async def test_an_output_that_failed_says_why(read, addresses):
+    page = text_of(await read(addresses["output"]))
+
+    assert "no_line: nobody answers the fax of" in page
+
+
+async def test_a_workflow_is_drawn_with_the_states_of_its_steps(read, addresses):
+    page = await read(addresses["workflow"])
+
+    assert 'aria-label="look, done"' in page
+    assert 'aria-label="pack, paused"' in page
+    assert 'aria-label="post, pending"' in page
+    assert "3 items" in page
+    assert "the vase is broken" in page
+
+
+async def test_a_workflow_is_seen_as_large_as_it_is_by_a_link(read, addresses):
+    fitted = await read(addresses["workflow"])
+    whole = await read(addresses["workflow"], zoom="100")
+
+    assert 'class="graph wide fit"' in fitted
+    assert 'class="graph wide"' in whole
+    assert f"{addresses['workflow']}?zoom=100" in fitted
+
+
+async def test_a_step_that_asks_leads_to_the_inbox(read, client):
+    first, *_ = await client.workflows.list(workflow="order_to_cash")
+
+    page = await read(f"/workflows/{first.instance_id}")
+
+    assert 'href="/inbox?kind=workflow_step"' in page
+
+
+async def test_a_dead_letter_says_what_each_decision_will_do(read, addresses):
+    page = text_of(await read(addresses["dead letter"]))
+
+    assert "Requeue : the output is delivered again" in page
+    assert "Discard : it is settled" in page
+
+
+async def test_actors_are_told_with_their_state(read):
+    page = text_of(await read("/actors"))
+
+    assert re.search(r"archive .*? paused", page)
+    assert re.search(r"stores .*? up", page)
+
+
+async def test_an_expectation_has_its_last_firings_and_refusals_with_reasons(read):
+    page = text_of(await read("/actors/stores"))
+
+    assert "milk is shown right" in page
+    assert "filter currency = EUR: the event has USD" in page
+    assert "cooldown" in page
+
+
+async def test_a_paused_actor_says_why_and_when_it_would_fire(read):
+    page = text_of(await read("/actors/archive"))
+
+    assert "Paused: its tables are moved" in page
+    assert len(re.findall(r"in \d+[hdm]", page)) >= 5
+
+
+async def test_the_events_that_fired_nothing_are_listed_and_narrowed(read):
+    everything = text_of(await read("/events"))
+    cooled = text_of(await read("/events", reason="cooldown"))
+
+    assert "filter currency = EUR: the event has USD" in everything
+    assert "begun by episode" in cooled
+    assert "the event has USD" not in cooled
+
+
+async def test_why_an_event_did_not_fire_leads_to_what_held_it(read, client):
+    (begun,) = await client.episodes.list(expectation="price_is_shown")
+    (refused,) = await client.events.refusals(reason="cooldown")
+
+    page = await read(f"/events/{refused.event_id}")
+
+    assert "cooldown" in page
+    assert f'href="/episodes/{begun.episode_id}"' in page
+
+
+async def test_an_event_that_nobody_watches_is_told_so(read):
+    page = text_of(await read("/events/why", id="event-39"))
+
+    assert "no expectation of a node that is up watches" in page
+
+
+async def test_a_form_that_fires_does_so_once(read):
+    first = await read("/fire", actor="stores", expectation="customer_knows")
+    again = await read("/fire")
+
+    key = re.compile(r'name="key" value="(console-[^"]+)"')
+    assert 'value="customer_knows"' in first
+    assert key.search(first)[1] != key.search(again)[1]
+    assert 'name="dry_run" value="true"' in first
+    assert "checked" not in first
+
+
+async def test_two_revisions_of_a_definition_are_compared(read):
+    page = await read("/definitions/actor/watch", **{"from": "1", "to": "2"})
+
+    assert "<del>10.0</del> → <ins>12.5</ins>" in page
+    assert "prices rise" in page
+
+
+async def test_nodes_are_told_with_their_mode_and_how_far_all_is(read):
+    page = text_of(await read("/nodes"))
+
+    assert "shop-1" in page
+    assert "full own setting" in page
+    assert "reactor on shop-1" in page
+    assert "archive its tables are moved" in page
+
+
+async def test_the_examination_has_what_the_doctor_has(read):
+    page = text_of(await read("/doctor"))
+
+    assert "stream vigil-journal as it must be ok" in page
+
+
+async def test_orders_say_who_and_why(read):
+    page = text_of(await read("/orders"))
+
+    assert "actor archive its tables are moved" in page
+    assert "actor paused ann" in page
+
+
+@pytest.mark.parametrize("by", ["actor", "model", "agent", "day", "finding"])
+async def test_costs_are_summed_by_what_is_asked(read, by):
+    page = text_of(await read("/costs", by=by))
+
+    assert "Requests 2" in page
+
+
+async def test_failures_that_are_alike_are_one_row(read, client):
+    page = await read("/episodes", status="failed", group="1")
+    five = next(each for each in await client.episodes.failures() if each.actor_id == "prices")
+
+    assert five.episodes == 5
+    assert f"crash in {five.tool_name}" in page
+    link = re.search(r'href="([^"]*expectation=stock_is_known[^"]*)"', page)[1]
+    members = await read(link.replace("&amp;", "&"))
+    assert members.count("stock_is_known</a>") == 5
+
+
+async def test_an_episode_that_waits_says_what_holds_it(read, client, addresses):
+    (running,) = await client.episodes.list(actor="backups", status="running")
+
+    queued = await read("/episodes", status="queued")
+    page = await read(addresses["queued episode"])
+    blocked = await read("/episodes", status="blocked")
+
+    for each in (queued, page):
+        assert f'href="/episodes/{running.episode_id}"' in each
+        assert "number 1 in its lane; 1 episode of its actor runs" in text_of(each)
+    assert "somebody has to approve it" in blocked
+    assert "the signal payment:o-42 has not come" in text_of(blocked)
+
+
+async def test_a_page_keeps_its_own_address_whatever_a_key_has_in_it(read, addresses):
+    page = await read(addresses["hostile finding"])
+
+    live = re.search(r'data-live="([^"]*)"', page)[1]
+    assert await read(live)
+    assert HTML not in live
+
+
+def test_the_next_firings_of_a_schedule_follow_from_the_first():
+    at = datetime(2030, 1, 1, 9, tzinfo=UTC)
+
+    assert [each.hour for each in firings("every 3600s", at)] == [9, 10, 11, 12, 13]
+    assert firings("nonsense", at) == [at]

@@ -1,0 +1,314 @@
+"""Events: which fired nothing lately and why, what became of one, and forms to publish and fire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_urlsafe
+from typing import Final
+
+import msgspec
+from htpy import Element, Node, a, button, form, fragment, small
+
+from engine.operations.why_event import EventVerdict, EventVerdicts
+from engine.people.identity import Role
+from projections.records import RefusalSummary
+from streams.model.refusals import (
+    AgainstBreaker,
+    AgainstCooldown,
+    AgainstEpisode,
+    AgainstHolder,
+    AgainstLane,
+    Refusal,
+)
+from vigil.client import Client
+from vigil.client.page import Page
+from vigil.web.parts import (
+    Cell,
+    act,
+    card,
+    episode_link,
+    facts,
+    field,
+    fold,
+    long_field,
+    many,
+    may_order,
+    narrowing,
+    nothing,
+    pager,
+    pill,
+    place,
+    rows_of,
+    short,
+    tick,
+    titled,
+    value,
+    when,
+    why_field,
+)
+from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen
+
+FILTERS: Final = ("actor", "expectation", "event", "reason", "after")
+
+KEY_BYTES: Final = 12
+"""Random bytes of the key of a form: pressed twice, it fires once."""
+
+CELLS: Final = (
+    Cell("Event", is_main=True),
+    Cell("Reason"),
+    Cell("Expectation", is_spare=True),
+    Cell("When", is_number=True),
+)
+
+
+async def draw(client: Client, asked: PageRequest) -> Drawn:
+    """Read which events fired nothing lately, and draw them."""
+    page = await client.events.refusals(
+        actor=asked.filter("actor"),
+        expectation=asked.filter("expectation"),
+        event=asked.filter("event"),
+        reason=asked.filter("reason"),
+        after=asked.filter("after"),
+        limit=PAGE_ROWS,
+    )
+    return Drawn(
+        title="Events",
+        beside=may_order(asked)
+        and fragment[a(".btn", href="/publish")["Publish"], a(".btn", href="/fire")["Fire"]],
+        parts={"why": asking(), "filters": filters(asked), "list": list_of(asked, page)},
+    )
+
+
+def asking(id_: str = "") -> Element:
+    """Return the form that asks what became of an event."""
+    return card(
+        "Why did an event not fire?",
+        form(".row", method="get", action="/events/why")[
+            field("id", "Id of the event", id_, placeholder="As it was published", required=True),
+            button(".primary", type="submit")["Ask"],
+        ],
+        is_padded=True,
+    )
+
+
+def filters(asked: PageRequest) -> Element:
+    """Return what the list can be narrowed to."""
+    return narrowing(
+        asked,
+        field("actor", "Actor", asked.filter("actor")),
+        field("event", "Event", asked.filter("event")),
+        field("reason", "Reason", asked.filter("reason")),
+    )
+
+
+def list_of(asked: PageRequest, page: Page[RefusalSummary]) -> Element:
+    """Return a page of events that did not fire an expectation."""
+    if not page.items:
+        hint = "Events that an expectation does not watch at all are not listed: ask for one by id."
+        return card("Not fired", nothing(page.why_none or "No event was refused lately.", hint))
+    return card(
+        "Not fired, latest first",
+        rows_of(
+            CELLS,
+            [_row(each, asked) for each in page.items],
+            keys=[f"{each.journal_seq}" for each in page.items],
+        ),
+        pager(asked, page.next),
+        beside="kept for a day",
+    )
+
+
+def _row(refusal: RefusalSummary, asked: PageRequest) -> tuple[Node, ...]:
+    about = " ".join(filter(None, (refusal.event, refusal.subject_id)))
+    return (
+        titled(place("events", refusal.event_id), about, refusal.compared_with),
+        pill("refused", refusal.reason.replace("_", " ")),
+        f"{refusal.actor_id} / {refusal.expectation_id}",
+        when(refusal.refused_at, asked.now),
+    )
+
+
+async def draw_why(client: Client, asked: PageRequest) -> Drawn:
+    """Read what became of an event, and draw it."""
+    id_ = asked.words.get("id") or asked.filter("id") or ""
+    if not id_:
+        return Drawn(title="Why did an event not fire?", parts={"ask": asking()})
+    found = await client.events.why(id_)
+    return Drawn(
+        title=f"{found.name or 'Event'}",
+        beside=small(".id")[id_],
+        parts={
+            "facts": facts(
+                [
+                    ("Published", when(found.at, asked.now)),
+                    ("Fired", str(sum(each.outcome == "opened" for each in found.verdicts))),
+                    ("Refused", str(sum(each.outcome == "refused" for each in found.verdicts))),
+                    ("Expectations", str(len(found.verdicts))),
+                ]
+            ),
+            "verdicts": verdicts(found, asked),
+            "ask": asking(id_),
+        },
+        up=("/events", "Events"),
+    )
+
+
+VERDICTS: Final = (
+    Cell("Expectation", is_main=True),
+    Cell("Verdict"),
+    Cell("What holds it"),
+)
+
+
+def verdicts(found: EventVerdicts, asked: PageRequest) -> Element:
+    """Return what each expectation did with an event, with a link to what kept it from firing."""
+    if not found.verdicts:
+        hint = "Its id is what it was published with; `vigil events tail` shows those that come."
+        return card("Nobody watches it", nothing(found.why_none, hint))
+    return card(
+        "What each expectation did with it",
+        rows_of(
+            VERDICTS,
+            [_verdict(each, asked) for each in found.verdicts],
+            keys=[f"{each.actor}.{each.expectation}" for each in found.verdicts],
+        ),
+        (
+            fold(
+                f"{each.actor} / {each.expectation}: what it was compared with",
+                value(msgspec.to_builtins(each.refusal.against)),
+                key=f"a.{each.actor}.{each.expectation}",
+            )
+            for each in found.verdicts
+            if each.refusal is not None and each.refusal.against is not None
+        ),
+        beside=many(len(found.verdicts), "expectation"),
+    )
+
+
+def _verdict(verdict: EventVerdict, asked: PageRequest) -> tuple[Node, ...]:
+    return (
+        titled(
+            place("actors", verdict.actor), f"{verdict.actor} / {verdict.expectation}", verdict.why
+        ),
+        pill(verdict.outcome, _word(verdict)),
+        _holder(verdict, asked),
+    )
+
+
+def _word(verdict: EventVerdict) -> str:
+    if verdict.outcome == "refused" and verdict.refusal is not None:
+        return verdict.refusal.reason.replace("_", " ")
+    return {"opened": "fired", "waits": "waits for calm"}.get(verdict.outcome, "")
+
+
+def _holder(verdict: EventVerdict, asked: PageRequest) -> Node:
+    """Return a link to what came of an event, or to what kept it from firing."""
+    if verdict.instance_id:
+        return a(".id", href=place("workflows", verdict.instance_id))[short(verdict.instance_id)]
+    if verdict.episode_id:
+        return episode_link(verdict.episode_id)
+    return holder_of(verdict.refusal, asked) if verdict.refusal is not None else None
+
+
+def holder_of(refusal: Refusal, asked: PageRequest) -> Node:
+    """Return a link to what kept an event from firing; None: nothing that has a page."""
+    match refusal.against:
+        case AgainstCooldown(episode_id=id_, until=until):
+            return fragment[
+                episode_link(id_), fragment[", until ", when(until, asked.now)] if until else None
+            ]
+        case AgainstHolder(episode_id=id_) | AgainstEpisode(episode_id=id_) if id_:
+            return episode_link(id_)
+        case AgainstBreaker(failures=failures):
+            return _several(failures)
+        case AgainstLane():
+            return a(href=place("actors", refusal.actor))["its lane"]
+        case _:
+            return None
+
+
+def _several(ids: Sequence[str]) -> Node:
+    return [[number > 0 and ", ", episode_link(each)] for number, each in enumerate(ids)]
+
+
+async def draw_publish(client: Client, asked: PageRequest) -> Drawn:  # noqa: ARG001 - as screens are
+    """Draw the form that publishes an event."""
+    return Drawn(
+        title="Publish an event",
+        parts={"form": publish(asked, f"console-{token_urlsafe(KEY_BYTES)}")},
+        up=("/events", "Events"),
+    )
+
+
+def publish(asked: PageRequest, id_: str) -> Element:
+    """Return the form that publishes an event, once however often it is pressed."""
+    name = field("name", "Name", asked.filter("name"), placeholder="disk.measured", required=True)
+    return card(
+        "An event of the outside",
+        act(
+            "events.publish",
+            "Publish",
+            {"id": id_},
+            name,
+            long_field("payload:json", "Payload", "{}", hint="A JSON object."),
+            is_primary=True,
+            is_tall=True,
+        ),
+        beside=id_,
+    )
+
+
+async def draw_fire(client: Client, asked: PageRequest) -> Drawn:  # noqa: ARG001 - as screens are
+    """Draw the form that opens an episode by hand."""
+    return Drawn(
+        title="Fire an expectation",
+        parts={"form": fire(asked, f"console-{token_urlsafe(KEY_BYTES)}")},
+        up=("/events", "Events"),
+    )
+
+
+def fire(asked: PageRequest, key: str) -> Element:
+    """Return the form that opens an episode by hand, once however often it is pressed."""
+    return card(
+        "An episode by hand",
+        act(
+            "episodes.fire",
+            "Fire",
+            {"key": key, "back": place("episodes") + "/{episode_id}"},
+            field("actor", "Actor", asked.filter("actor"), required=True),
+            field("expectation", "Expectation", asked.filter("expectation"), required=True),
+            long_field(
+                "payload:json", "Payload", "{}", hint="A JSON object: what the trigger brings."
+            ),
+            why_field(),
+            tick("dry_run", "Dry run: it reads, and changes nothing outside"),
+            is_primary=True,
+            is_tall=True,
+        ),
+        beside=key,
+    )
+
+
+SCREEN: Final = Screen(path="/events", draw=draw, section="/events", filters=FILTERS)
+
+WHY: Final = Screen(path="/events/why", draw=draw_why, section="/events", filters=("id",))
+
+ONE: Final = Screen(path="/events/{id:path}", draw=draw_why, section="/events")
+
+PUBLISH: Final = Screen(
+    path="/publish",
+    draw=draw_publish,
+    section="/events",
+    role=Role.OPERATOR,
+    is_live=False,
+    filters=("name",),
+)
+
+FIRE: Final = Screen(
+    path="/fire",
+    draw=draw_fire,
+    section="/events",
+    role=Role.OPERATOR,
+    is_live=False,
+    filters=("actor", "expectation"),
+)

@@ -1,0 +1,1 @@
+"""Screens of the stack itself: nodes, definitions, orders and costs."""

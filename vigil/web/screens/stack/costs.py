@@ -1,0 +1,162 @@
+"""Costs: what requests to models have cost, by actor, model, agent, day or finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from htpy import Element, Node, a
+
+from projections.records import CostBy, CostSummary
+from vigil.client import Client
+from vigil.client.costs import CostReport
+from vigil.errors import Mistake
+from vigil.web.charts import share
+from vigil.web.parts import (
+    Cell,
+    card,
+    chips,
+    count,
+    facts,
+    many,
+    money,
+    nothing,
+    place,
+    rows_of,
+    titled,
+    when,
+)
+from vigil.web.screen import Drawn, PageRequest, Screen, address
+
+FILTERS: Final = ("by", "since")
+
+WAYS: Final[Mapping[str, CostBy]] = {
+    "actor": "actor",
+    "model": "model",
+    "agent": "agent",
+    "day": "day",
+    "finding": "finding",
+}
+
+SPANS: Final[Mapping[str, tuple[str, timedelta | None]]] = {
+    "1d": ("last day", timedelta(days=1)),
+    "7d": ("7 days", timedelta(days=7)),
+    "30d": ("30 days", timedelta(days=30)),
+    "all": ("all", None),
+}
+"""Filter → its words, and how long ago."""
+
+DEFAULT_SPAN: Final = "7d"
+
+ROWS_MAX: Final = 100
+"""Most rows, the dearest first."""
+
+
+async def draw(client: Client, asked: PageRequest) -> Drawn:
+    """Read what requests have cost, and draw it."""
+    by, span = asked.filter("by") or "actor", asked.filter("since") or DEFAULT_SPAN
+    for name, text, known in (("by", by, WAYS), ("since", span, SPANS)):
+        if text not in known:
+            raise Mistake(f"{name}: {text!r} is not one of {', '.join(known)}")
+    ago = SPANS[span][1]
+    since = None if ago is None else asked.now - ago
+    report = await client.costs(by=WAYS[by], since=since, limit=ROWS_MAX)
+    return Drawn(
+        title="Costs",
+        parts={
+            "filters": filters(asked),
+            "facts": figures(report.total),
+            "list": list_of(asked, report, by),
+        },
+    )
+
+
+def filters(asked: PageRequest) -> Node:
+    """Return what costs are summed by, and since when."""
+    return [
+        chips(asked, "by", [(None if each == "actor" else each, each, None) for each in WAYS]),
+        chips(
+            asked,
+            "since",
+            [
+                (None if each == DEFAULT_SPAN else each, words, None)
+                for each, (words, _) in SPANS.items()
+            ],
+        ),
+    ]
+
+
+def figures(total: CostSummary | None) -> Node:
+    """Return the sums of all requests, each once."""
+    if total is None:
+        return None
+    return facts(
+        [
+            ("Cost", money(total.cost_usd) or "$0"),
+            ("Requests", count(total.requests)),
+            ("Tokens", count(total.tokens)),
+            ("Without a price", count(total.unpriced or None)),
+        ]
+    )
+
+
+def list_of(asked: PageRequest, report: CostReport, by: str) -> Element:
+    """Return what each has cost, with a bar as long as its share of the dearest."""
+    if not report.items:
+        hint = "Agents ask models, and Vigil knows the prices of most."
+        return card("None", nothing(report.why_none or "No model was asked.", hint))
+    cells = (
+        Cell(by.capitalize(), is_main=True),
+        Cell("", is_spare=True),
+        Cell("Cost", is_number=True),
+        Cell("Requests", is_number=True, is_spare=True),
+        Cell("Tokens", is_number=True),
+        Cell("Last", is_number=True, is_spare=True),
+    )
+    is_priced = any(each.cost_usd for each in report.items)
+    sizes = [float(each.cost_usd) if is_priced else float(each.tokens) for each in report.items]
+    note = "A finding has the cost of each episode that changed it" if by == "finding" else ""
+    return card(
+        "Latest first" if by == "day" else "Dearest first",
+        rows_of(
+            cells,
+            [
+                _row(each, share(size, max(sizes)), asked, by)
+                for each, size in zip(report.items, sizes, strict=True)
+            ],
+            keys=[each.name or "" for each in report.items],
+        ),
+        beside=note or many(len(report.items), by),
+    )
+
+
+def _row(cost: CostSummary, bar: Node, asked: PageRequest, by: str) -> Sequence[Node]:
+    name = cost.name or "none"
+    href = _page_of(by, cost.name)
+    unpriced = f"{many(cost.unpriced, 'request')} without a price" if cost.unpriced else None
+    return (
+        titled(href, name, unpriced) if href else [a[name]],
+        bar,
+        money(cost.cost_usd),
+        count(cost.requests),
+        count(cost.tokens),
+        when(cost.until, asked.now),
+    )
+
+
+def _page_of(by: str, name: str | None) -> str | None:
+    if name is None:
+        return None
+    match by:
+        case "actor":
+            return place("actors", name)
+        case "finding":
+            return place("findings", name)
+        case "day":
+            return None
+        case _:
+            return address("/costs", by=by)
+
+
+SCREEN: Final = Screen(path="/costs", draw=draw, section="/costs", filters=FILTERS)
