@@ -17,9 +17,11 @@ STARTED_LOOKS_MAX = 1_000
 
 
 @asynccontextmanager
-async def serving(app: Starlette) -> AsyncIterator[str]:
-    """Serve `app`, and yield where."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+async def serving(app: Starlette, *, root_path: str = "") -> AsyncIterator[str]:
+    """Serve `app`, and yield where; `root_path` is what a proxy leaves out before it."""
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="error", lifespan="off", root_path=root_path
+    )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None
     running = asyncio.create_task(server.serve())

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from streams import jetstream
-from tests.web.api.conftest import ADMIN, ROLE, api_on
+from tests.web.api.conftest import ADMIN, ROLE, SCOPES, TOKEN, api_on
 from tests.web.api.served import following, serving
 from vigil.client import Client
 from vigil.web.api import routes as routing
@@ -150,6 +150,25 @@ async def test_what_a_stream_may_not_be_asked_for(url, query, headers, status):
         assert "urn:vigil:problem:mistake" in answer.text
 
 
-async def test_it_is_for_who_is_known(url):
+async def test_it_is_for_who_is_known_and_reads(url):
+    program = {**ADMIN, TOKEN: "t", SCOPES: "events:publish"}
     async with httpx.AsyncClient() as client:
-        assert (await client.get(f"{url}/events/stream")).status_code == 401
+        unknown = await client.get(f"{url}/events/stream")
+        publisher = await client.get(f"{url}/events/stream", headers=program)
+    assert (unknown.status_code, publisher.status_code) == (401, 403)
+
+
+async def test_its_head_alone_ends_at_once(url):
+    async with httpx.AsyncClient() as client:
+        answer = await client.head(f"{url}/events/stream", headers=ADMIN)
+    assert (answer.status_code, answer.text) == (200, "")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_the_api_may_stand_behind_a_proxy_below_another_path(client):
+    await client.publish("disk.measured", {})
+    async with serving(api_on(client), root_path="/vigil") as url, httpx.AsyncClient() as sending:
+        nodes = await sending.get(f"{url}/nodes", headers=ADMIN)
+        finding = await sending.post(f"{url}/findings/a%2Fb/clear", headers=ADMIN, json={})
+    assert nodes.json()["nodes"] == []
+    assert (finding.status_code, "'a/b'" in finding.json()["detail"]) == (404, True)
