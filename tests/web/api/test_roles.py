@@ -68,9 +68,7 @@ async def test_no_program_decides_whatever_its_token(api, verb):
     headers = {TOKEN: "agent-7", ROLE: "admin"}
     answer = await api.post(f"/approvals/output/mail/{verb}", json={}, headers=headers)
     assert answer.status_code == 403
-    assert answer.json()["detail"] == (
-        f"approvals.{verb}: only people decide, and ann is a program"
-    )
+    assert answer.json()["detail"] == (f"approvals.{verb}: only people may, and ann is a program")
 
 
 async def test_a_token_for_publishing_reads_nothing(api):

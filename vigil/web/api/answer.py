@@ -74,8 +74,8 @@ def require(operation: AnyOperation, identity: Identity) -> None:
     if operation.of_people and not identity.is_person:  # guard: programs-decide-nothing
         raise ProblemRaised(
             FORBIDDEN,
-            f"{operation.name}: only people decide, and {identity.name} is a program",
-            remedy="a person signs in and decides",
+            f"{operation.name}: only people may, and {identity.name} is a program",
+            remedy="a person signs in and does it",
             needs={"person": "true"},
         )
     if not identity.role.includes(operation.role):  # guard: api-asks-for-role

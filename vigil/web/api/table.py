@@ -15,6 +15,7 @@ from vigil.web.api.operations import (
     events,
     findings,
     outputs,
+    people,
     stack,
     workflows,
 )
@@ -30,6 +31,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
     *actors.OPERATIONS,
     *definitions.OPERATIONS,
     *stack.OPERATIONS,
+    *people.OPERATIONS,
 )
 
 SERVES: Final = "it serves processes of this machine"
@@ -41,6 +43,8 @@ NOT_REMOTE: Final[Mapping[str, str]] = {
     "up": SERVES,
     "node": SERVES,
     "project": SERVES,
+    "console": SERVES,
+    "mcp serve": SERVES,
     "check": NEEDS_APP,
     "lab": NEEDS_APP,
     "mcp pins": NEEDS_APP,

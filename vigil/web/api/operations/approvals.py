@@ -26,7 +26,7 @@ from vigil.web.api.operation import (
 DECIDE: Final = "approvals:decide"
 
 
-class OneApproval(ApiRequest, frozen=True, kw_only=True):
+class ApprovalAsked(ApiRequest, frozen=True, kw_only=True):
     """What asks for approval."""
 
     kind: Literal["episode", "output", "step"]
@@ -39,7 +39,7 @@ class OneApproval(ApiRequest, frozen=True, kw_only=True):
         return ApprovalTarget(self.kind, self.id, self.step)
 
 
-class DecideApproval(OneApproval, frozen=True, kw_only=True):
+class DecideApproval(ApprovalAsked, frozen=True, kw_only=True):
     """A decision."""
 
     plan_hash: Annotated[
@@ -73,7 +73,7 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True):
     """Whether who approves may change the plan."""
 
 
-async def _read(client: Client, asked: OneApproval, _: str) -> PendingApproval:
+async def _read(client: Client, asked: ApprovalAsked, _: str) -> PendingApproval:
     found = await client.approvals.read(asked.target)
     approval = found.approval
     return PendingApproval(
@@ -110,7 +110,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="Return what waits for a decision: the plan, its hash, and who may decide.",
         role=Role.VIEWER,
         scope=READ,
-        asks=OneApproval,
+        asks=ApprovalAsked,
         gives=PendingApproval,
         call=_read,
     ),

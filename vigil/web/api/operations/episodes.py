@@ -81,7 +81,7 @@ class StepSummary(RowRecord, frozen=True, kw_only=True):
     cost_usd: Decimal | None
 
 
-class TimelineLine(RowRecord, frozen=True, kw_only=True):
+class TimelineRow(RowRecord, frozen=True, kw_only=True):
     """Something that an episode did, or that happened to it, without the details."""
 
     episode_id: UUID
@@ -149,50 +149,50 @@ class CountOverTime(ApiRequest, frozen=True, kw_only=True):
     span_s: Annotated[float, Meta(ge=1, description="The length of a span, in seconds.")]
 
 
-class OneEpisode(ApiRequest, frozen=True, kw_only=True):
+class EpisodeAsked(ApiRequest, frozen=True, kw_only=True):
     """Which episode."""
 
     id: Annotated[str, Meta(description="Its id, or so much of the beginning that it is one.")]
 
 
-class PartsOfEpisode(OneEpisode, frozen=True, kw_only=True):
+class PartsOfEpisode(EpisodeAsked, frozen=True, kw_only=True):
     """Which episode, and which part of its list."""
 
     after: After = None
     limit: Limit = LIMIT_MAX
 
 
-class CausesOfEpisode(OneEpisode, frozen=True, kw_only=True):
+class CausesOfEpisode(EpisodeAsked, frozen=True, kw_only=True):
     """Which episode, and how far back."""
 
     depth: Annotated[int, Meta(ge=1, le=DEPTH_MAX)] = 10
 
 
-class LogOfEpisode(OneEpisode, frozen=True, kw_only=True):
+class LogOfEpisode(EpisodeAsked, frozen=True, kw_only=True):
     """Which episode, and how much of its log."""
 
     strategy: Logging | None = None
 
 
-class ResultOfStep(OneEpisode, frozen=True, kw_only=True):
+class ResultOfStep(EpisodeAsked, frozen=True, kw_only=True):
     """Which step."""
 
     step_no: int
 
 
-class PromptOfStep(OneEpisode, frozen=True, kw_only=True):
+class PromptOfStep(EpisodeAsked, frozen=True, kw_only=True):
     """Which step; none: the newest that has asked a model."""
 
     step_no: int | None = None
 
 
-class CompareEpisodes(OneEpisode, frozen=True, kw_only=True):
+class CompareEpisodes(EpisodeAsked, frozen=True, kw_only=True):
     """Which episode, and what it is compared with."""
 
     other: str
 
 
-class WaitForEpisode(OneEpisode, frozen=True, kw_only=True):
+class WaitForEpisode(EpisodeAsked, frozen=True, kw_only=True):
     """Which episode, and how long to wait for its end."""
 
     timeout_s: Annotated[float, Meta(ge=0, le=WAIT_S_MAX)] = 30.0
@@ -217,7 +217,7 @@ class FireEpisode(ApiRequest, frozen=True, kw_only=True):
     attempts_max: int = 0
 
 
-class ForkEpisode(OneEpisode, frozen=True, kw_only=True):
+class ForkEpisode(EpisodeAsked, frozen=True, kw_only=True):
     """A fork to open."""
 
     at: Annotated[int, Meta(description="The number of the last step that both have.")]
@@ -236,7 +236,7 @@ class ForkEpisodes(ApiRequest, frozen=True, kw_only=True):
     reason: Reason = ""
 
 
-class SettleEpisode(OneEpisode, frozen=True, kw_only=True):
+class SettleEpisode(EpisodeAsked, frozen=True, kw_only=True):
     """What became of a call."""
 
     settlement: Literal["happened", "not_happened", "again"]
@@ -266,9 +266,9 @@ async def _steps(client: Client, asked: PartsOfEpisode, _: str) -> ListAnswer[St
     return ListAnswer(items=items, next=page.next, why_none=page.why_none)
 
 
-async def _timeline(client: Client, asked: PartsOfEpisode, _: str) -> ListAnswer[TimelineLine]:
+async def _timeline(client: Client, asked: PartsOfEpisode, _: str) -> ListAnswer[TimelineRow]:
     page = await client.episodes.timeline(**said(asked))
-    items = [msgspec.convert(each, TimelineLine, from_attributes=True) for each in page]
+    items = [msgspec.convert(each, TimelineRow, from_attributes=True) for each in page]
     return ListAnswer(items=items, next=page.next, why_none=page.why_none)
 
 
@@ -277,7 +277,7 @@ async def _log(client: Client, asked: LogOfEpisode, _: str) -> LogLines:
     return LogLines(lines=[str(each["line"]) for each in log.rows], why_none=log.why_none)
 
 
-async def _journal(client: Client, asked: OneEpisode, _: str) -> ListAnswer[JournalEntry]:
+async def _journal(client: Client, asked: EpisodeAsked, _: str) -> ListAnswer[JournalEntry]:
     frames = await client.episodes.replay(asked.id)
     return ListAnswer(
         items=[
@@ -345,7 +345,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="Return one episode.",
         role=Role.VIEWER,
         scope=READ,
-        asks=OneEpisode,
+        asks=EpisodeAsked,
         gives=EpisodeRecord,
         call=lambda client, asked, _: client.episodes.get(asked.id),
         commands=["episodes show"],
@@ -393,7 +393,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         role=Role.VIEWER,
         scope=READ,
         asks=PartsOfEpisode,
-        gives=ListAnswer[TimelineLine],
+        gives=ListAnswer[TimelineRow],
         call=_timeline,
     ),
     Operation(
@@ -425,7 +425,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         path="/episodes/{id}/journal",
         does="Return each event of an episode's journal, what models were asked included.",
         scope=PROMPTS,
-        asks=OneEpisode,
+        asks=EpisodeAsked,
         gives=ListAnswer[JournalEntry],
         call=_journal,
         commands=["episodes replay"],

@@ -51,25 +51,25 @@ class CountFindings(ApiRequest, frozen=True, kw_only=True):
     actor: Words = None
 
 
-class OneFinding(ApiRequest, frozen=True, kw_only=True):
+class FindingAsked(ApiRequest, frozen=True, kw_only=True):
     """Which finding."""
 
     key: str
 
 
-class CausesOfFinding(OneFinding, frozen=True, kw_only=True):
+class CausesOfFinding(FindingAsked, frozen=True, kw_only=True):
     """Which finding, and how far back."""
 
     depth: Annotated[int, Meta(ge=1, le=DEPTH_MAX)] = 10
 
 
-class ChangeFinding(OneFinding, frozen=True, kw_only=True):
+class ChangeFinding(FindingAsked, frozen=True, kw_only=True):
     """Which finding, and why."""
 
     reason: Reason = ""
 
 
-class NoteFinding(OneFinding, frozen=True, kw_only=True):
+class NoteFinding(FindingAsked, frozen=True, kw_only=True):
     """Which finding, and what to note."""
 
     text: str
@@ -137,7 +137,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="Return the latest raise of a finding, and what happened to it.",
         role=Role.VIEWER,
         scope=READ,
-        asks=OneFinding,
+        asks=FindingAsked,
         gives=FindingRecord,
         call=lambda client, asked, _: client.findings.get(asked.key),
         commands=["findings show"],
