@@ -140,6 +140,7 @@ async def ready(cluster: Cluster, name: str) -> NodeProcess:
     return node
 
 
+@pytest.mark.timeout(300)
 async def test_a_task_outlives_its_client_its_server_and_its_node(cluster: Cluster):
     node, knows = await ready(cluster, "n1"), KnowsTasks()
     async with http_server(cluster) as first:
