@@ -25,6 +25,25 @@ WANTED: Final[Mapping[str, tuple[str, str]]] = {
     "/episodes/{id}/fork": (_ENDED, "/episodes/{id}/fork"),
     "/episodes/{id}/conversation": (_AGENT, "/episodes/{id}/conversation"),
     "/episodes/{id}/prompts/{step:int}": (_AGENT, "/episodes/{id}/prompts/1"),
+    "/findings/{key:path}": (
+        "select finding_key as key from findings where caused_by_key is not null limit 1",
+        "/findings/{key}",
+    ),
+    "/outputs/{key:path}": ("select output_key as key from outputs limit 1", "/outputs/{key}"),
+    "/workflows/{id}": (
+        "select instance_id as id from workflows order by started_at limit 1",
+        "/workflows/{id}",
+    ),
+    "/dead-letters/{key:path}": (
+        "select letter_key as key from dead_letters limit 1",
+        "/dead-letters/{key}",
+    ),
+    "/actors/{id}": ("select 'prices' as id", "/actors/{id}"),
+    "/events/{id:path}": ("select 'event-0' as id", "/events/{id}"),
+    "/definitions/{kind}/{id}": (
+        "select definition_id as id from definition_history limit 1",
+        "/definitions/actor/{id}",
+    ),
 }
 """Pattern of a screen → a question to the rows, and the address that its answer makes."""
 
@@ -37,7 +56,7 @@ def addresses_of(command: Vigil) -> dict[str, str]:
             found[screen.path] = screen.path
             continue
         question, address = WANTED[screen.path]
-        row = command.ask("sql", question)[0]
+        (row,) = command.ask("sql", question)
         found[screen.path] = address.format(
             **{name: quote(str(each), safe=":@/") for name, each in row.items()}
         )
