@@ -10885,6 +10885,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "repeated-parameter-refused", "api: a parameter that is no list is one", never, API_ASKING
     ),
+    Mutant(
+        "away-is-not-unknown",
+        "api: who cannot be recognized now is told to come again",
+        never,
+        API_RECEIVE,
+    ),
     Mutant("webhook-must-be-signed", "webhooks: a delivery is signed", never, API_RECEIVE),
     Mutant(
         "webhook-takes-no-session",

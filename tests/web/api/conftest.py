@@ -28,6 +28,8 @@ NAME: Final = "x-name"
 ROLE: Final = "x-role"
 TOKEN: Final = "x-token"
 SCOPES: Final = "x-scopes"
+AWAY: Final = "x-away"
+"""Why nobody can be recognized now."""
 
 ADDRESS: Final = "http://api/api/v1"
 
@@ -43,7 +45,9 @@ class ByHeader:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             scope.setdefault("state", {})["client"] = self._client
-            scope["state"]["identity"] = identity_of(Request(scope))
+            scope["state"]["away"] = Request(scope).headers.get(AWAY, "")
+            away = scope["state"]["away"]
+            scope["state"]["identity"] = None if away else identity_of(Request(scope))
         await self._app(scope, receive, send)
 
 

@@ -10,7 +10,7 @@ import pytest
 from streams.errors import Unavailable
 from streams.layout import Stream
 from streams.ports.domain_events import DomainEvent
-from tests.web.api.conftest import ROLE, SCOPES, TOKEN, api_on, asking
+from tests.web.api.conftest import AWAY, ROLE, SCOPES, TOKEN, api_on, asking
 from tests.web.webhooks import sent
 from tests.web.webhooks.test_signatures import signed
 from vigil.web.webhooks.file import read_webhooks
@@ -137,6 +137,17 @@ async def test_nobody_else_may_send_to_a_webhook(ports, hooks, headers):
         assert answer.status_code == 401
         assert answer.json()["type"] == "urn:vigil:problem:unsigned"
     assert await events(ports) == []
+
+
+async def test_who_cannot_be_recognized_now_comes_again(ports, hooks):
+    headers = {**PROGRAM, AWAY: "nats://127.0.0.1:4222 does not answer"}
+    for name in ("cloud", "disk.full"):
+        answer = await hooks.post(f"/events/{name}", json=sent.CLOUD_EVENT, headers=headers)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert answer.json()["type"] == "urn:vigil:problem:server-away"
+    signed_one = {**headers, **BEARER}
+    answer = await hooks.post("/events/alerts", json=sent.ALERTMANAGER, headers=signed_one)
+    assert answer.status_code == 200
 
 
 async def test_a_name_that_no_webhook_has_takes_a_token(ports, hooks):

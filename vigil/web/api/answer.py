@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from engine.people.identity import Identity
 from vigil.client.client import Client
-from vigil.errors import VigilError, told
+from vigil.errors import ServerAway, VigilError, told
 from vigil.web.api.asking import JSON, asked_of
 from vigil.web.api.operation import AnyOperation
 from vigil.web.api.problems import (
@@ -51,7 +51,8 @@ async def _done(operation: AnyOperation, request: Request, path: Mapping[str, st
 
 
 def identity_of(request: Request) -> Identity:
-    """Return who asks; nobody is refused."""
+    """Return who asks; nobody is refused, and so is everybody while nobody can be recognized."""
+    check_recognized(request)
     found: object = getattr(request.state, "identity", None)
     if not isinstance(found, Identity):  # guard: nobody-asks-nothing
         raise ProblemRaised(
@@ -61,6 +62,13 @@ def identity_of(request: Request) -> Identity:
             headers=CHALLENGE,
         )
     return found
+
+
+def check_recognized(request: Request) -> None:
+    """Refuse for now what comes while the server that knows who asks is away: come again."""
+    away: str = getattr(request.state, "away", "")
+    if away:  # guard: away-is-not-unknown
+        raise refusal_of(ServerAway(away))
 
 
 def client_of(request: Request) -> Client:

@@ -13,7 +13,7 @@ from engine.people.identity import Identity
 from streams.clock import Clock, SystemClock
 from vigil.asking.listening import SIGNAL
 from vigil.client.types import PublishReceipt
-from vigil.web.api.answer import CHALLENGE, answer, client_of, json_of, or_problem
+from vigil.web.api.answer import CHALLENGE, answer, check_recognized, client_of, json_of, or_problem
 from vigil.web.api.asking import read_body
 from vigil.web.api.operation import AnyOperation
 from vigil.web.api.problems import (
@@ -79,6 +79,7 @@ async def _believed(
     if _has_token(operation, request):
         return delivery
     if problem := webhook.problem(delivery, now=clock.now()):  # guard: webhook-must-be-signed
+        check_recognized(request)
         says = f"webhook {webhook.name}: {problem}"
         raise ProblemRaised(UNSIGNED, says, headers=CHALLENGE)
     return delivery

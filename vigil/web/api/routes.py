@@ -124,7 +124,8 @@ def routes(webhooks: Webhooks | None = None, *, clock: Clock = CLOCK) -> list[Ba
     """Return the routes of the API, for `Mount("/api/v1", routes=…)`.
 
     A request's `state` has the `client` of the stack, and under `identity` who asks; None or
-    nothing: nobody knows. A delivery of a webhook may come from nobody: its signature tells.
+    nothing: nobody knows. A delivery of a webhook may come from nobody: its signature tells. While
+    the server that knows people and tokens does not answer, `away` says so.
 
     Args:
         webhooks: what `read_webhooks` returns; none: events come with a token alone.
