@@ -28,10 +28,9 @@ from tests.mcp.reaching import (
 )
 from vigil import Actor, App, ConvergeResult, event, manual
 from vigil.client import Client
-from vigil.mcp.caller import ACT, AGENT, READ, Caller
-from vigil.mcp.limits import ANSWER_BYTES_MAX, CALLERS_MAX, CallRate
+from vigil.mcp.caller import ACT, AGENT, CALLERS_MAX, READ, Caller, CallRate
 from vigil.mcp.table import TOOLS, listed
-from vigil.mcp.tool import ServedCall, ServedTool, ToolInput, ToolKind, ToolOutput
+from vigil.mcp.tool import ANSWER_BYTES_MAX, ServedCall, ServedTool, ToolInput, ToolKind, ToolOutput
 from vigil.testing import run
 
 READS = {

@@ -14,9 +14,9 @@ from streams.json import JsonObject
 from vigil.asking.requests import CommandOutcome
 from vigil.errors import NotFound, Trouble
 from vigil.mcp.fired import NOT_OPENED, FiredEpisode, fired_episode
-from vigil.mcp.limits import ROWS_MAX
 from vigil.mcp.look import task_view
 from vigil.mcp.tool import (
+    ROWS_MAX,
     AnyTool,
     Key,
     ServedCall,

@@ -12,9 +12,9 @@ from msgspec import Meta
 from projections.records import RowRecord, record_of
 from streams.json import unraw
 from vigil.errors import Trouble
-from vigil.mcp.limits import ROWS_USUAL
 from vigil.mcp.look import AWAY
 from vigil.mcp.tool import (
+    ROWS_USUAL,
     After,
     AnyTool,
     AskPerson,

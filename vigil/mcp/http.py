@@ -20,8 +20,7 @@ from engine.app.app import App
 from engine.people.identity import Identity
 from vigil.client.client import Client
 from vigil.errors import Mistake
-from vigil.mcp.caller import READ, Caller, scopes_of
-from vigil.mcp.limits import BODY_BYTES_MAX, CALLS_PER_MINUTE_MAX
+from vigil.mcp.caller import CALLS_PER_MINUTE_MAX, READ, Caller, scopes_of
 from vigil.mcp.server import Context, Serving, server_of
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
 
 PATH: Final = "/mcp"
 """Where the server is, below its address."""
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+"""Largest request over HTTP, in bytes: the largest payload of an event, and some."""
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 """What browsers and programs call this machine."""

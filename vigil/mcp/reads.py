@@ -24,8 +24,9 @@ from projections.records import (
 from streams.json import JsonObject
 from streams.ports.domain_events import DomainEvent
 from vigil.errors import Mistake, NotFound, hint
-from vigil.mcp.limits import ROWS_MAX, ROWS_USUAL
 from vigil.mcp.tool import (
+    ROWS_MAX,
+    ROWS_USUAL,
     After,
     AnyTool,
     Limit,

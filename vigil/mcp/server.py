@@ -49,9 +49,8 @@ from engine.people.identity import Identity
 from vigil.client.client import Client
 from vigil.errors import EXPECTED, NotFound, in_words
 from vigil.mcp import prompts, resources
-from vigil.mcp.caller import Caller, named_client
+from vigil.mcp.caller import CALLS_PER_MINUTE_MAX, Caller, CallRate, named_client
 from vigil.mcp.changes import ChangesBus
-from vigil.mcp.limits import CALLS_PER_MINUTE_MAX, STREAMS_MAX, CallRate
 from vigil.mcp.table import TOOLS, listed, tools_for
 from vigil.mcp.tasks import EpisodeTasks, opens_pages
 from vigil.mcp.tool import AnyTool, AskPerson, ServedCall, wrapped
@@ -73,6 +72,9 @@ COUNTED: Final = frozenset(
     }
 )
 """The requests that are noted and counted: those that look at the stack, or change it."""
+
+STREAMS_MAX: Final = 100
+"""Most streams of changes that are open at a time."""
 
 TOO_MANY: Final = -32_050
 """The code of the error that a caller has made too many requests."""

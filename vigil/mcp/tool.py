@@ -15,7 +15,15 @@ from streams.json import JsonObject
 from vigil.client.client import Client
 from vigil.errors import Mistake
 from vigil.mcp.caller import Caller
-from vigil.mcp.limits import ANSWER_BYTES_MAX, ROWS_MAX
+
+ROWS_MAX: Final = 50
+"""Most rows of an answer."""
+
+ROWS_USUAL: Final = 20
+"""How many rows a list returns by default: what a model reads costs money."""
+
+ANSWER_BYTES_MAX: Final = 256 * 1024
+"""Largest answer, in bytes of JSON."""
 
 _REF: Final = "#/$defs/{name}"
 
