@@ -44,7 +44,7 @@ _BY_NAME: Final[Mapping[str, AnyOperation]] = {each.name: each for each in OPERA
 async def do(request: Request) -> Response:
     """Carry out what a form asks for, and go on with the page that it names."""
     operation = _BY_NAME.get(request.path_params["operation"])
-    if operation is None or not operation.has_body:
+    if operation is None or operation.method == "GET":
         raise HTTPException(404, "there is no such operation")
     fields = await read_form(request)
     back = local_path(fields.pop(BACK, "") or request.headers.get("referer", "/"))

@@ -22,7 +22,7 @@ from vigil.web.screens import (
     workflow,
     workflows,
 )
-from vigil.web.screens.stack import costs, definitions, nodes, orders
+from vigil.web.screens.stack import costs, definitions, nodes, orders, people
 
 SCREENS: Final[tuple[Screen, ...]] = (
     overview.SCREEN,
@@ -56,5 +56,6 @@ SCREENS: Final[tuple[Screen, ...]] = (
     orders.SCREEN,
     nodes.SCREEN,
     nodes.DOCTOR,
+    people.SCREEN,
 )
 """In the order in which their addresses are tried."""
