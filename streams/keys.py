@@ -77,6 +77,9 @@ REMEMBERED: Final = (COOLDOWNS, CALMED, BREAKERS, ENDS, OVERLAPS)
 STREAMS: Final = "streams"
 """The key of what is known of each stream, in the registry and in the gates."""
 
+LOGIN: Final = "login"
+"""The key of what people order about logins; no bucket has a copy."""
+
 LAYOUT_CLAIM: Final = "layout"
 """The lease for spreading a stack over other partitions."""
 

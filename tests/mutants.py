@@ -71,6 +71,7 @@ LOGIN: Final = "tests/engine/people/test_login.py"
 TOKENS: Final = "tests/engine/people/test_token.py"
 PASSWORDS: Final = "tests/engine/people/test_passwords.py"
 PEOPLE: Final = "tests/client/test_people.py"
+TYPED_PEOPLE: Final = "tests/vigil/test_people.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
 ATTACK: Final = "tests/attack/test_attack.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
@@ -3428,6 +3429,36 @@ TABLE: Final[Sequence[Mutant]] = (
         "people: somebody can sign in where it is required",
         never,
         PEOPLE,
+    ),
+    Mutant(
+        "command-for-its-role",
+        "people: a command takes a role",
+        never,
+        TYPED_PEOPLE,
+    ),
+    Mutant(
+        "programs-decide-nothing",
+        "people: a program decides on no approval",
+        never,
+        TYPED_PEOPLE,
+    ),
+    Mutant(
+        "by-is-the-login",
+        "people: who has signed in orders as nobody else",
+        never,
+        TYPED_PEOPLE,
+    ),
+    Mutant(
+        "open-logins-refused",
+        "people: logins that others may read are refused",
+        never,
+        TYPED_PEOPLE,
+    ),
+    Mutant(
+        "log-withheld-from-unchecked",
+        "people: nothing is ordered where nobody knows whether a login is required",
+        never,
+        "tests/client/test_connections.py",
     ),
     Mutant(
         "order-copied-by-its-giver",

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, get_args
 from msgspec.structs import replace
 
 from engine.cluster.modes import GivenOrder, ModeOrder, PauseOrder
-from streams.keys import BREAKERS, MODES, PAUSES, breaker_key, mode_key, pause_key
+from streams.keys import BREAKERS, LOGIN, MODES, PAUSES, breaker_key, mode_key, pause_key
 from streams.model.events import (
     ActorPaused,
     ActorResumed,
@@ -33,9 +33,6 @@ from streams.ports.log import Recorded
 
 LAYOUT: Final = "layout"
 """The key of what was ordered of the layout."""
-
-LOGIN: Final = "login"
-"""The key of whether people have to sign in."""
 
 _EVENTS: Final = get_args(OrderEvent)
 

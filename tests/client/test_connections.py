@@ -12,7 +12,7 @@ from streams.clock import SystemClock
 from streams.memory import memory_ports
 from vigil.client import Client
 from vigil.client.connections import Connections
-from vigil.errors import Mistake
+from vigil.errors import Mistake, ServerAway
 
 
 @pytest.fixture
@@ -32,6 +32,17 @@ async def test_a_client_that_is_closed_is_not_opened_again(client):
         await client.publish("disk.measured", {})
     with pytest.raises(Mistake, match="this client is closed"):
         await client.publish("disk.measured", {})
+
+
+async def test_who_could_not_be_asked_to_sign_in_orders_nothing(client):
+    client.connections.withhold_log(ServerAway("nobody listens there"))
+    with pytest.raises(ServerAway, match="nobody listens there"):
+        await client.publish("disk.measured", {})
+
+
+async def test_who_has_signed_in_orders_by_that_name(client):
+    client.connections.order_as("bob")
+    assert (client.connections.who(None), client.connections.who("eve")) == ("bob", "eve")
 
 
 def test_a_client_is_of_one_event_loop(client):

@@ -337,7 +337,14 @@ def _shims(folder: Path) -> Path:
 def _environ(shims: Path) -> Mapping[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "OTEL_"))}
     path = f"{shims}{os.pathsep}{inherited['PATH']}"
-    return {**inherited, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    own = {"XDG_CONFIG_HOME": str(shims / "config")}
+    return {
+        **inherited,
+        **own,
+        "PATH": path,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 @contextmanager

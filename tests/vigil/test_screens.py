@@ -17,7 +17,9 @@ WITHOUT_SCREEN = {
         "findings note", "outputs approve", "outputs reject", "outputs retry", "outputs cancel",
         "workflows start", "workflows resume", "workflows cancel", "workflows approve",
         "workflows deny", "workflows apply", "workflows disable", "dead requeue", "dead discard",
-        "repartition", "uncompress",
+        "repartition", "uncompress", "users add", "users role", "users groups", "users password",
+        "users remove", "users sign-out", "users require-login", "tokens issue", "tokens revoke",
+        "login", "logout", "whoami",
     ),
     "runs until it is stopped, and logs": ("demo", "up", "node", "project"),
     "prints a text as it is kept": (

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from vigil.asking.connect import connected, pooled
-from vigil.errors import Mistake, Trouble, told
+from vigil.errors import Mistake, Trouble, VigilError, told
 from vigil.settings import BY_CHARS_MAX, Config, shown
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Connections:
         self._rows_turn = asyncio.Lock()  # guard: servers-awaited-apart
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self._withheld: VigilError | None = None
 
     @property
     def config(self) -> Config:
@@ -61,6 +62,14 @@ class Connections:
     def who(self, by: str | None) -> str:
         """Return who gives an order: `by`, or the person whose client it is."""
         return self._by if by is None else _checked_name(by)
+
+    def order_as(self, name: str) -> None:
+        """Give orders by another name from now on: that of who has signed in."""
+        self._by = _checked_name(name)
+
+    def withhold_log(self, error: VigilError) -> None:
+        """Let nothing open the log: whoever would gets this error."""
+        self._withheld = error
 
     @asynccontextmanager
     async def log(self, *, is_reading: bool = False, about: str = "") -> AsyncIterator[Ports]:
@@ -107,6 +116,8 @@ class Connections:
         creates = self._creates_stack
         async with self._log_turn:
             self._check()
+            if self._withheld is not None:  # guard: log-withheld-from-unchecked
+                raise self._withheld
             if is_reading and self._ports is None:
                 if self._reading is None:
                     self._reading = await self._enter(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.errors import NotOnJournal, Refused
-from engine.orders.order import LOGIN, LoginOrder
-from engine.orders.store import give_order, read_order
+from engine.orders.store import give_order
 from engine.people import login as logins
 from engine.people import sign_in as signing_in
 from engine.people.identity import Identity, Role, role_of
@@ -41,6 +40,7 @@ from vigil.client.connections import Connections
 from vigil.client.orders import OrderOutcome
 from vigil.client.page import Page, PagedList, checked_one_of
 from vigil.errors import NotSignedIn
+from vigil.logins import is_login_required
 
 if TYPE_CHECKING:
     from projections.postgres.reader import OneOrMore
@@ -356,9 +356,8 @@ class PeopleCalls:
 
     async def is_login_required(self) -> bool:
         """Return whether people have to sign in before they order something by a command."""
-        async with self._store() as store:
-            order = await read_order(store.ports, LOGIN, clock=store.clock)
-        return isinstance(order, LoginOrder) and order.is_required
+        async with self._connections.log(is_reading=True) as ports:
+            return await is_login_required(ports)
 
     async def require_login(
         self, *, is_required: bool = True, reason: str = "", by: str | None = None

@@ -87,6 +87,18 @@ ENTRIES: Final = {
         "lab",
         "Run recorded episodes with the code of today, asking models anew, and tell which differ.",
     ),
+    "users": Listed("people.users", "People: add, list, roles, groups, passwords.", is_group=True),
+    "tokens": Listed("people.tokens", "Tokens of programs: issue, list, revoke.", is_group=True),
+    "login": Listed(
+        "people.login", "Sign in to a stack, for the commands of this user on this machine."
+    ),
+    "logout": Listed(
+        "people.login", "Sign out of a stack, and forget on this machine who has signed in."
+    ),
+    "whoami": Listed(
+        "people.login",
+        "Show who has signed in to a stack here, and whether the stack wants to know.",
+    ),
     "doctor": Listed("repairs.doctor", "Check settings, servers, streams and tables."),
 }
 

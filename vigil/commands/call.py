@@ -11,6 +11,7 @@ import typer
 from vigil import options
 from vigil.asking.connect import run
 from vigil.client.client import Client
+from vigil.commands.rights import NEEDED, order_as_login
 from vigil.errors import Mistake
 
 T = TypeVar("T")
@@ -22,13 +23,21 @@ def call(
     *,
     by: str | None = None,
     create_stack: bool = False,
+    is_order: bool = True,
 ) -> T:
-    """Return what `work` returns on a client of the settings in force; `by`: as it was typed."""
+    """Return what `work` returns on a client of the settings in force; `by`: as it was typed.
+
+    Args:
+        is_order: False: nobody has to have signed in, whatever the command may also do.
+    """
     config = options.config(ctx)
     name = options.who(config, by)
+    command = ctx.command_path.partition(" ")[2]
 
     async def done() -> T:
         async with Client.of(config, by=name, create_stack=create_stack) as client:
+            if is_order and command in NEEDED:
+                await order_as_login(client, config, command, typed=by)
             return await work(client)
 
     return run(done())

@@ -22,7 +22,7 @@ from vigil.asking.approval_requests import (
 from vigil.client.client import Client
 from vigil.commands.call import call
 from vigil.errors import Mistake, Trouble
-from vigil.options import stranger_hint, who
+from vigil.options import stranger_hint
 from vigil.printing import tables
 from vigil.printing.output import report
 from vigil.printing.tables import Row, as_json
@@ -74,13 +74,12 @@ def decide(
     """Show the request of a target, ask whether it is meant, and print what became of it."""
     if choice.hash is not None:
         check_hash(choice.hash, what="--hash")
-    by = who(options.config(ctx), choice.by)
 
-    async def look(client: Client) -> tuple[ApprovalTarget, ApprovalRequest]:
+    async def look(client: Client) -> tuple[ApprovalTarget, ApprovalRequest, str]:
         target = await target_of(client)
-        return target, await client.approvals.read(target)
+        return target, await client.approvals.read(target), client.connections.who(None)
 
-    target, pending = call(ctx, look)
+    target, pending, by = call(ctx, look, by=choice.by)
     approval, is_edited = pending.approval, choice.changes is not UNSET
     now = SystemClock().now()
     plan = changed(unraw(pending.plan), choice.changes, target) if is_edited else UNSET

@@ -157,7 +157,9 @@ def mode(
         if actor is not None:
             raise Mistake("mode: --actor needs a node and a mode, or --reset")
         _show(
-            call(ctx, lambda client: client.nodes.read(node=node)), is_json=is_json, is_wide=is_wide
+            call(ctx, lambda client: client.nodes.read(node=node), is_order=False),
+            is_json=is_json,
+            is_wide=is_wide,
         )
         return
     if node is None or (wanted is not None and is_reset):

@@ -16,6 +16,7 @@ from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, La
 from engine.operations.reconcile import Reconciled
 from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
+    AuditEntry,
     CostSummary,
     DeadLetterRecord,
     EpisodeRecord,
@@ -24,9 +25,11 @@ from projections.records import (
     OrderSummary,
     OutputRecord,
     StepRow,
+    TokenSummary,
     WorkflowSummary,
 )
 from streams.model.modes import NodeMode
+from streams.model.people import Role
 from streams.model.refusals import AgainstCooldown, AgainstDebounce, AgainstFilter, Refusal
 from vigil.asking.episode_diff import EpisodeCost, EpisodeDiff, StepDifference, ValueDifference
 from vigil.asking.refusals import refusal_row
@@ -34,6 +37,7 @@ from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
 from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.nodes import ActorPause, NodeSummary
+from vigil.client.people import PersonRecord, SessionRecord
 from vigil.commands import mcp
 
 NOW: Final = datetime(2026, 11, 23, 17, 4, 30, tzinfo=UTC)
@@ -416,6 +420,50 @@ ORDERS: Final[Rows] = [
     made(
         OrderSummary, order_key="node.vm-2", change="node_mode_set", node="vm-2",
         mode="trigger_only", at=before(hours=3), person="ann", reason="it is slow",
+    ),
+]  # fmt: skip
+PEOPLE: Final[Rows] = [
+    made(
+        PersonRecord, name="ann", role=Role.ADMIN, groups=("dba", "oncall"), has_password=True,
+        issuer=None, added_at=before(days=90), added_by="root",
+    ),
+    made(
+        PersonRecord, name="bob.builder@example.com", role=Role.APPROVER, groups=("oncall",),
+        has_password=False, issuer="https://id.example.com", added_at=before(days=3),
+        added_by="oidc",
+    ),
+]  # fmt: skip
+SESSIONS: Final[Rows] = [
+    made(
+        SessionRecord, session_id="8d3e5a7c90b1f264", way="password", begun_at=before(hours=3),
+        used_at=before(minutes=12), expires_at=after(days=6), address="10.20.0.7",
+        agent="Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+    )
+]  # fmt: skip
+AUDIT: Final[Rows] = [
+    made(
+        AuditEntry, person_key="login.ann", change="session_begun", name="ann", person="ann",
+        at=before(hours=3), address="10.20.0.7", way="password", session_id="8d3e5a7c90b1f264",
+    ),
+    made(
+        AuditEntry, person_key="login.ann", change="sign_in_refused", name="ann", person="ann",
+        at=before(hours=3), address="10.20.0.7",
+    ),
+    made(
+        AuditEntry, person_key="people", change="role_set", name="ann", person="root",
+        at=before(days=30), role="admin", reason="is on call",
+    ),
+]  # fmt: skip
+TOKENS: Final[Rows] = [
+    made(
+        TokenSummary, token_id="4be1029c77da", name="ci", role="operator",
+        scopes=["events:publish", "read"], owner="ann", issued_at=before(days=2),
+        issued_by="ann", issued_reason="deploys", expires_at=after(days=88),
+    ),
+    made(
+        TokenSummary, token_id="90aa3c5e1b02", name="assistant", role="viewer", is_agent=True,
+        issued_at=before(days=80), issued_by="root", expires_at=after(days=10),
+        revoked_at=before(days=1), revoked_by="ann", revoked_reason="leaked",
     ),
 ]  # fmt: skip
 

@@ -29,6 +29,7 @@ from vigil.commands import (
     workflows,
 )
 from vigil.commands.episodes import diff, replay, show
+from vigil.commands.people import tokens, users
 from vigil.commands.repairs import doctor, repair
 from vigil.printing import tables
 from vigil.printing.output import show_rows, show_table
@@ -107,6 +108,11 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
     "costs": _costs,
+    "users list": lambda: users.print_people(rows.PEOPLE, now=NOW),
+    "users show ann": lambda: users.print_person(
+        rows.PEOPLE[0], rows.SESSIONS, rows.AUDIT, now=NOW
+    ),
+    "tokens list --all": lambda: tokens.print_tokens(rows.TOKENS, now=NOW),
     "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),
     "dead show": lambda: dead.print_letter(rows.LETTER, now=NOW),
     "orders rebuild --dry-run": lambda: mode.print_drifts(rows.DRIFTS, is_dry=True),

@@ -24,8 +24,10 @@ from streams.repartition import repartition as streams_repartition
 from vigil import options
 from vigil.asking.connect import link_settings, run
 from vigil.asking.requests import request
+from vigil.client.client import Client
+from vigil.commands.call import call
 from vigil.errors import Mistake, told
-from vigil.options import By, Reason, who
+from vigil.options import By, Reason
 
 TOLD_EVERY_S: Final = 1.0
 """Between two lines of progress, in seconds; the end of a stage is always told."""
@@ -64,7 +66,7 @@ def repartition(
     config = options.config(ctx)
     url, link = config.settings.nats_url, link_settings(config)
     if to is not None:
-        name = who(config, by)
+        name = call(ctx, _who, by=by)
         with told():
             check_cause(name, reason)
         progress = _Progress()
@@ -85,6 +87,10 @@ def repartition(
     if is_dropping:
         names = run(streams_repartition.drop_retired(url, stack=config.stack, settings=link))
         print("\n".join(f"deleted {name}" for name in names) or "nothing to delete")
+
+
+async def _who(client: Client) -> str:
+    return client.connections.who(None)
 
 
 async def _note_move(ports: Ports, *, order: LayoutSet, node: str) -> None:

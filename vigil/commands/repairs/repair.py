@@ -99,7 +99,7 @@ def recover(
     async def recovered(client: Client) -> RecoverReport:
         return await client.repairs.recover(stale_after_s=stale_after_s, dry_run=is_dry)
 
-    done = call(ctx, recovered)
+    done = call(ctx, recovered, by=by)
     if is_json:
         found = {each: getattr(done, each) for each in ("episodes", "instances", "unserved")}
         print(tables.as_json({**done.counts, "dry_run": is_dry, **found}))
@@ -140,7 +140,8 @@ def accept_loss(ctx: typer.Context, asked: _Asked, *, is_json: bool) -> None:
     config = options.config(ctx)
     name = who(config, asked.by)
     check_texts(name, asked.reason)
-    found = call(ctx, lambda client: client.repairs.find_losses())
+    # Who has signed in may be among what was lost.
+    found = call(ctx, lambda client: client.repairs.find_losses(), is_order=False)
     if is_json:
         print(tables.as_json({**to_builtins(found.report), "dry_run": asked.is_dry}))
     else:
@@ -153,7 +154,7 @@ def accept_loss(ctx: typer.Context, asked: _Asked, *, is_json: bool) -> None:
     async def accepted(client: Client) -> Mapping[str, int]:
         return await client.repairs.accept_losses(found, reason=asked.reason)
 
-    rebuilt = call(ctx, accepted, by=name)
+    rebuilt = call(ctx, accepted, by=name, is_order=False)
     if not is_json:
         if rebuilt:
             said = ", ".join(f"{kind} {count:,}" for kind, count in sorted(rebuilt.items()))

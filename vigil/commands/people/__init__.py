@@ -1,0 +1,1 @@
+"""`vigil users`, `tokens`, `login`, `logout` and `whoami`."""
