@@ -11105,4 +11105,10 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/web/screens/test_graph.py",
     ),
+    Mutant(
+        "bulk-order-of-fitting-states",
+        "console: nothing is ordered of what it cannot be ordered of",
+        never,
+        "tests/web/test_bulk.py",
+    ),
 )

@@ -29,6 +29,7 @@ from htpy import (
     span,
     title,
 )
+from htpy import input as entry
 
 from engine.people.identity import Identity, Role
 from vigil.web.icons import mark
@@ -167,8 +168,18 @@ def _bar(frame: PageFrame, drawn: Drawn) -> Element:
         nav(".crumbs", aria_label="Where you are")[
             a(href="/")[frame.stack], up and fragment[" / ", a(href=up[0])[up[1]]]
         ],
+        form(".go", method="get", action="/go", role="search")[
+            entry(
+                id="go",
+                name="q",
+                type="search",
+                placeholder="Go to … (Ctrl K)",
+                aria_label="Go to an id, a name or a key",
+                autocomplete="off",
+            )
+        ],
         div(".end")[
-            span(".live", data_state="static")["Not live"],
+            button(".live", type="button", data_state="static")["Not live"],
             span(".seq.wide", title="Up to here in the journal this page is true")[
                 frame.position.says
             ],

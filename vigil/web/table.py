@@ -7,6 +7,7 @@ from typing import Final
 from vigil.web.screen import Screen
 from vigil.web.screens import (
     actors,
+    bulk,
     compare,
     conversation,
     dead_letters,
@@ -16,6 +17,7 @@ from vigil.web.screens import (
     events,
     findings,
     fork,
+    go,
     inbox,
     outputs,
     overview,
@@ -57,5 +59,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     nodes.SCREEN,
     nodes.DOCTOR,
     people.SCREEN,
+    bulk.SCREEN,
+    go.SCREEN,
 )
 """In the order in which their addresses are tried."""

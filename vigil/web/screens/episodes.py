@@ -32,6 +32,7 @@ from vigil.web.parts import (
     when,
 )
 from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen, address
+from vigil.web.screens.bulk_orders import links
 from vigil.web.waiting import ActorQueue, held, read_queues
 
 FILTERS: Final = ("actor", "expectation", "subject", "status", "error", "group", "after")
@@ -109,6 +110,7 @@ def filters(asked: PageRequest, counts: Mapping[str, int]) -> Node:
             field("error", "Error", asked.filter("error")),
             kept=("status", "group"),
         ),
+        links(asked),
     ]
 
 
