@@ -100,9 +100,10 @@ async def serve_http(plan: ServerPlan, host: str, port: int) -> None:
             limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=int(STOP_S),
         )
-        print(f"{url}{PATH}", flush=True)
         server = HttpProgram(config)
         with stopping(server.stop, within_s=STOP_S + EXIT_S):
+            # Who reads it may tell the program to stop at once.
+            print(f"{url}{PATH}", flush=True)
             await server.serve(sockets=[listening])
 
 
