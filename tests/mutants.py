@@ -11094,6 +11094,8 @@ TABLE: Final[Sequence[Mutant]] = (
         "console: other machines find it once people can sign in",
         never,
         "tests/web/test_signing_in.py",
+    ),
+    Mutant(
         "forms-for-who-may",
         "console: who may only look gets no forms",
         returns("True"),
