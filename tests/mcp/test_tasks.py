@@ -145,7 +145,7 @@ async def test_a_task_that_waits_for_a_person_opens_the_page_of_the_console():
             state = await look(mcp, task)
         (asked,) = state.requests.values()
         assert asked["params"]["mode"] == "url"
-        assert asked["params"]["url"] == f"{CONSOLE}/inbox?kind=approval&id={task}"
+        assert asked["params"]["url"] == f"{CONSOLE}/inbox/episode/{task}"
 
 
 async def test_where_no_page_can_be_opened_a_task_says_what_a_person_types():
@@ -265,4 +265,4 @@ async def test_a_client_of_an_older_protocol_is_told_of_the_page_in_its_way():
                 await mcp.call_tool("decide", {"id": answer.structured_content["episode_id"]})
         assert raised.value.error.code == URL_ELICITATION_REQUIRED
         (asked,) = raised.value.error.data["elicitations"]
-        assert asked["url"].startswith(f"{CONSOLE}/inbox?kind=approval")
+        assert asked["url"].startswith(f"{CONSOLE}/inbox/episode/")

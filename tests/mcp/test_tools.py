@@ -243,7 +243,7 @@ async def test_a_request_for_approval_can_be_read_with_its_plan():
         answer = await mcp.call_tool("approval", {"id": id_})
     found = answer.structured_content
     assert (found["plan"], found["approvers"]) == ({"restart": "db-1"}, ["ann"])
-    assert found["where"] == f"{CONSOLE}/inbox?kind=approval&id={id_}"
+    assert found["where"] == f"{CONSOLE}/inbox/episode/{id_}"
 
 
 async def test_to_decide_opens_the_page_and_decides_nothing():
@@ -252,7 +252,7 @@ async def test_to_decide_opens_the_page_and_decides_nothing():
         async with served(client, console_url=CONSOLE, opener=opener) as mcp:
             id_ = await blocked(vigil, mcp)
             answer = await mcp.call_tool("decide", {"id": id_})
-        assert opener.urls == [f"{CONSOLE}/inbox?kind=approval&id={id_}"]
+        assert opener.urls == [f"{CONSOLE}/inbox/episode/{id_}"]
         assert answer.structured_content["is_decided"] is False
         assert vigil.episode().status == "blocked"
 
@@ -283,7 +283,7 @@ async def test_where_no_page_can_be_opened_to_decide_says_where_it_is():
     async with keeping() as (vigil, client), served(client, console_url=CONSOLE) as mcp:
         answer = await mcp.call_tool("decide", {"id": await blocked(vigil, mcp)})
     assert answer.is_error
-    assert f"{CONSOLE}/inbox?kind=approval" in text_of(answer)
+    assert f"{CONSOLE}/inbox/episode/" in text_of(answer)
 
 
 async def test_no_tool_approves():

@@ -14,6 +14,7 @@ from streams.memory import memory_ports
 from tests.web.conftest import ADDRESS, PASSWORD
 from vigil.client import Client
 from vigil.errors import Mistake, Trouble
+from vigil.mcp.http import asgi_app
 from vigil.web.app import console
 from vigil.web.serve import is_loopback, listen, require_people
 from vigil.web.sign_in import HOST_SESSION, SESSION
@@ -144,6 +145,20 @@ async def test_a_page_of_others_orders_nothing(anonymous, carol):
     )
 
     assert answer.status_code == 403
+
+
+async def test_an_mcp_client_without_a_token_is_told_where_to_find_out(client):
+    mcp = asgi_app(client, url=ADDRESS, identify=client.people.identify)
+    app = console(client, mcp=mcp)
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=ADDRESS) as sending,
+    ):
+        answer = await sending.post("/mcp", json={})
+
+    assert answer.status_code == 401
+    assert "resource_metadata" in answer.headers["www-authenticate"]
 
 
 def test_only_this_machine_is_loopback():

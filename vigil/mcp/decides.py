@@ -166,10 +166,9 @@ def page_of(console_url: str, kind: str = "", id: str = "", step: str = "") -> s
     """Return where people decide, or where they decide on one request; empty: nobody has said."""
     if not console_url:
         return ""
-    page = f"{console_url.rstrip('/')}/{INBOX_PAGE}"
-    said = {"kind": ASKING.get(kind, ""), "id": id, "step": step}
-    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in said.items() if value)
-    return f"{page}?{query}" if id else page
+    words = [INBOX_PAGE, *((kind, id, step) if id else ())]
+    path = "/".join(quote(each, safe=":@") for each in words if each)
+    return f"{console_url.rstrip('/')}/{path}"
 
 
 DECIDES: Final[Sequence[AnyTool]] = (

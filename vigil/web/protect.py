@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vigil.web.policy import BODY_BYTES_MAX, HEADERS, why_foreign
 
-OWN_SIGNATURE: Final = "/api/v1/events/"
-"""Below it senders say by a signature who they are, which the address checks itself."""
+WITHOUT_SESSION: Final = ("/api/v1/events/", "/mcp")
+"""What no session opens: senders say by a signature or a token who they are, and no page of others
+can make a browser do so. What they lack is told by the address itself."""
 
 
 TOO_LONG: Final = f"refused: the body is longer than {BODY_BYTES_MAX:,} bytes"
@@ -30,7 +31,7 @@ class Protected:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        has_token = "authorization" in headers or scope["path"].startswith(OWN_SIGNATURE)
+        has_token = "authorization" in headers or scope["path"].startswith(WITHOUT_SESSION)
         why = why_foreign(scope["method"], headers, origin=self._origin, has_token=has_token)
         length = headers.get("content-length", "")
         if why is not None:  # guard: foreign-request-refused
