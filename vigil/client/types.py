@@ -58,7 +58,7 @@ from vigil.client.actors import ActorRecord, ActorSummary
 from vigil.client.costs import CostReport
 from vigil.client.episodes import EpisodeLog, EpisodeReceipt, EpisodeToCancel, ForkEachOutcome
 from vigil.client.events import PublishReceipt
-from vigil.client.nodes import NodesView
+from vigil.client.nodes import NodesView, StreamPosition
 from vigil.client.orders import OrderOutcome
 from vigil.client.page import Page
 
@@ -116,6 +116,7 @@ __all__ = [
     "StackLosses",
     "StartedInstance",
     "StepRow",
+    "StreamPosition",
     "Table",
     "TimelineEntry",
     "Withdrawal",

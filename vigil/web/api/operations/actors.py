@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from engine.people.identity import Role
-from projections.records import OrderSummary
+from projections.records import OrderSummary, ServiceLevelRecord
 from vigil.client.client import Client
 from vigil.client.types import (
     ActorRecord,
@@ -17,6 +17,7 @@ from vigil.client.types import (
     OrderDrift,
     OrderOutcome,
     Refusal,
+    StreamPosition,
 )
 from vigil.web.api.operation import (
     READ,
@@ -24,6 +25,7 @@ from vigil.web.api.operation import (
     ApiRequest,
     AskedOfList,
     Counts,
+    Limit,
     ListAnswer,
     NothingAsked,
     Operation,
@@ -50,6 +52,13 @@ class RefusalsOf(OneActor, frozen=True, kw_only=True):
 
     expectation: str
     limit: Annotated[int, Meta(ge=1, le=REFUSALS_MAX)] = 20
+
+
+class ServiceLevels(ApiRequest, frozen=True, kw_only=True):
+    """Of which actor."""
+
+    actor: Annotated[str | None, Meta(description="None: of all.")] = None
+    limit: Limit = 50
 
 
 class OrderOfActor(OneActor, frozen=True, kw_only=True):
@@ -145,6 +154,17 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         commands=["actors why"],
     ),
     Operation(
+        name="actors.service_levels",
+        method="GET",
+        path="/service-levels",
+        does="List what expectations promise and how many of their latest episodes have kept it.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=ServiceLevels,
+        gives=ListAnswer[ServiceLevelRecord],
+        call=lambda client, asked, _: listed(client.actors.service_levels(**said(asked))),
+    ),
+    Operation(
         name="actors.pause",
         method="POST",
         path="/actors/{actor}/pause",
@@ -188,6 +208,17 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=NodesView,
         call=_nodes,
         commands=["mode"],
+    ),
+    Operation(
+        name="nodes.positions",
+        method="GET",
+        path="/positions",
+        does="List how far rows and reactors are, for each stream of commits and its partitions.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=NothingAsked,
+        gives=ListAnswer[StreamPosition],
+        call=lambda client, *_: listed(client.nodes.positions()),
     ),
     Operation(
         name="nodes.read",

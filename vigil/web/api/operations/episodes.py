@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from engine.app.actor import Logging
 from engine.people.identity import Role
-from projections.records import EpisodeCause, EpisodeRecord, EpisodeSummary, RowRecord
+from projections.records import EpisodeCause, EpisodeRecord, EpisodeSummary, FailureGroup, RowRecord
 from streams.json import JsonObject
 from vigil.client.client import Client
 from vigil.client.episodes import EpisodeSpan
@@ -130,6 +130,18 @@ class ListEpisodes(AskedOfList, frozen=True, kw_only=True):
     subject: str | None = None
     since: Time | None = None
     until: Time | None = None
+    error_class: Annotated[
+        str | None, Meta(description="Only those that ended with it, such as `crash`.")
+    ] = None
+
+
+class FailuresOfEpisodes(ApiRequest, frozen=True, kw_only=True):
+    """Which failed episodes."""
+
+    actor: Words = None
+    expectation: str | None = None
+    since: Time | None = None
+    limit: Limit = 50
 
 
 class CountEpisodes(ApiRequest, frozen=True, kw_only=True):
@@ -147,6 +159,8 @@ class CountOverTime(ApiRequest, frozen=True, kw_only=True):
 
     since: Time
     span_s: Annotated[float, Meta(ge=1, description="The length of a span, in seconds.")]
+    actor: str | None = None
+    expectation: str | None = None
 
 
 class EpisodeAsked(ApiRequest, frozen=True, kw_only=True):
@@ -337,6 +351,17 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         asks=CountOverTime,
         gives=ListAnswer[EpisodeSpan],
         call=lambda client, asked, _: listed(client.episodes.count_over_time(**said(asked))),
+    ),
+    Operation(
+        name="episodes.failures",
+        method="GET",
+        path="/failures",
+        does="List failed episodes, those that failed alike as one, the last failed first.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=FailuresOfEpisodes,
+        gives=ListAnswer[FailureGroup],
+        call=lambda client, asked, _: listed(client.episodes.failures(**said(asked))),
     ),
     Operation(
         name="episodes.get",

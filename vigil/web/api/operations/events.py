@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.people.identity import Role
+from projections.records import RefusalSummary
 from vigil.client.client import Client
 from vigil.client.types import CommandOutcome, DomainEvent, EventVerdicts, PublishReceipt
 from vigil.web.api.operation import (
@@ -17,6 +18,7 @@ from vigil.web.api.operation import (
     READ,
     AnyOperation,
     ApiRequest,
+    AskedOfList,
     Key,
     ListAnswer,
     Operation,
@@ -62,6 +64,15 @@ class WhyEvent(ApiRequest, frozen=True, kw_only=True):
     """Which event."""
 
     id: str
+
+
+class ListRefusals(AskedOfList, frozen=True, kw_only=True):
+    """Which refusals."""
+
+    actor: str | None = None
+    expectation: str | None = None
+    event: str | None = None
+    reason: str | None = None
 
 
 class WhyUnheard(ApiRequest, frozen=True, kw_only=True):
@@ -127,6 +138,17 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=StreamedEvent,
         call=_tail,
         is_stream=True,
+    ),
+    Operation(
+        name="events.refusals",
+        method="GET",
+        path="/refusals",
+        does="List events that did not fire an expectation, the latest first.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=ListRefusals,
+        gives=ListAnswer[RefusalSummary],
+        call=lambda client, asked, _: listed(client.events.refusals(**said(asked))),
     ),
     Operation(
         name="events.why",

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.people.identity import Role
-from projections.records import FindingCause, FindingRecord, FindingSummary
+from projections.records import FindingCause, FindingRecord, FindingSummary, RelatedFinding
 from vigil.client.client import Client
 from vigil.client.types import FindingChange
 from vigil.web.api.operation import (
@@ -153,6 +153,17 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=ListAnswer[FindingCause],
         call=lambda client, asked, _: listed(client.findings.causal_chain(**said(asked))),
         commands=["findings chain"],
+    ),
+    Operation(
+        name="findings.related",
+        method="GET",
+        path="/findings/{key}/related",
+        does="Return a finding, what explains it and what it explains, each with what it has cost.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=OneFinding,
+        gives=ListAnswer[RelatedFinding],
+        call=lambda client, asked, _: listed(client.findings.related(asked.key)),
     ),
     Operation(
         name="findings.clear",
