@@ -17,7 +17,7 @@ _ENDED: Final = EPISODE.format("subject_id = 'web-2'")
 
 WANTED: Final[Mapping[str, tuple[str, str]]] = {
     "/inbox/step/{id}/{step}": (
-        "select id, expectation_id from inbox where kind = 'workflow_step' limit 1",
+        "select id, expectation_id from inbox where expectation_id = 'charge' limit 1",
         "/inbox/step/{id}/{expectation_id}",
     ),
     "/inbox/{kind}/{id:path}": (_ASKING, "/inbox/episode/{id}"),
@@ -26,24 +26,27 @@ WANTED: Final[Mapping[str, tuple[str, str]]] = {
     "/episodes/{id}/conversation": (_AGENT, "/episodes/{id}/conversation"),
     "/episodes/{id}/prompts/{step:int}": (_AGENT, "/episodes/{id}/prompts/1"),
     "/findings/{key:path}": (
-        "select finding_key as key from findings where caused_by_key is not null limit 1",
+        "select finding_key as key from findings where caused_by_key = 'host:disk:web-1'",
         "/findings/{key}",
     ),
-    "/outputs/{key:path}": ("select output_key as key from outputs limit 1", "/outputs/{key}"),
+    "/outputs/{key:path}": (
+        "select output_key as key from outputs where status = 'failed'",
+        "/outputs/{key}",
+    ),
     "/workflows/{id}": (
-        "select instance_id as id from workflows order by started_at limit 1",
+        "select instance_id as id from workflow_instances where workflow_id = 'parcel'",
         "/workflows/{id}",
     ),
     "/dead-letters/{key:path}": (
-        "select letter_key as key from dead_letters limit 1",
+        "select letter_key as key from dead_letters",
         "/dead-letters/{key}",
     ),
-    "/actors/{id}": ("select 'prices' as id", "/actors/{id}"),
-    "/events/{id:path}": ("select 'event-0' as id", "/events/{id}"),
-    "/definitions/{kind}/{id}": (
-        "select definition_id as id from definition_history limit 1",
-        "/definitions/actor/{id}",
+    "/actors/{id}": ("select 'stores' as id", "/actors/{id}"),
+    "/events/{id:path}": (
+        "select event_id as id from refusals where reason = 'cooldown'",
+        "/events/{id}",
     ),
+    "/definitions/{kind}/{id}": ("select 'watch' as id", "/definitions/actor/{id}"),
 }
 """Pattern of a screen → a question to the rows, and the address that its answer makes."""
 
@@ -56,7 +59,7 @@ def addresses_of(command: Vigil) -> dict[str, str]:
             found[screen.path] = screen.path
             continue
         question, address = WANTED[screen.path]
-        (row,) = command.ask("sql", question)
+        row = command.ask("sql", question)[0]
         found[screen.path] = address.format(
             **{name: quote(str(each), safe=":@/") for name, each in row.items()}
         )

@@ -236,3 +236,19 @@ def test_the_next_firings_of_a_schedule_follow_from_the_first():
 
     assert [each.hour for each in firings("every 3600s", at)] == [9, 10, 11, 12, 13]
     assert firings("nonsense", at) == [at]
+
+
+async def test_a_mode_is_set_and_unset_by_the_forms_of_a_node(browser, read, client):
+    async def sent(operation: str, **fields: str) -> None:
+        answer = await browser.post(f"/do/{operation}", data={"back": "/nodes", **fields})
+        assert answer.status_code == 303
+
+    await sent("nodes.set_mode", node="spare-1", mode="disabled", reason="its disk is old")
+    ordered = await read("/nodes")
+    await sent("nodes.unset_mode", node="spare-1", reason="it is new")
+    orders = text_of(await read("/orders", node="spare-1"))
+
+    assert 'action="/do/nodes.unset_mode"' in ordered
+    assert "its disk is old" in ordered
+    assert "it is new mode unset" in orders
+    assert "spare-1" not in await read("/nodes")
