@@ -36,6 +36,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
 
 SERVES: Final = "it serves processes of this machine"
 NEEDS_APP: Final = "it runs code of an app, which the console does not have"
+OF_MACHINE: Final = "it is about commands on the machines of people"
 NEEDS_STOP: Final = "it works on the streams of a stopped stack"
 
 NOT_REMOTE: Final[Mapping[str, str]] = {
@@ -51,6 +52,11 @@ NOT_REMOTE: Final[Mapping[str, str]] = {
     "events would": NEEDS_APP,
     "repartition": NEEDS_STOP,
     "uncompress": NEEDS_STOP,
+    "users password": "passwords are no part of the API",
+    "users require-login": OF_MACHINE,
+    "login": OF_MACHINE,
+    "logout": OF_MACHINE,
+    "whoami": OF_MACHINE,
     "episodes tail": "`/episodes/{id}/log` is read again, or `/events/stream` is followed",
 }
 """Command → why it is no operation."""

@@ -137,6 +137,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         asks=NothingAsked,
         gives=ListAnswer[PersonRecord],
         call=lambda client, *_: listed(client.people.list()),
+        commands=["users list"],
     ),
     Operation(
         name="people.get",
@@ -148,6 +149,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         asks=OnePerson,
         gives=PersonRecord,
         call=lambda client, asked, _: client.people.get(asked.name),
+        commands=["users show"],
     ),
     Operation(
         name="people.add",
@@ -160,6 +162,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=PersonRecord,
         call=lambda client, asked, by: client.people.add(**said(asked), by=by),
         of_people=True,
+        commands=["users add"],
     ),
     Operation(
         name="people.remove",
@@ -172,6 +175,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=ChangeMade,
         call=_remove,
         of_people=True,
+        commands=["users remove"],
     ),
     Operation(
         name="people.set_role",
@@ -184,6 +188,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=ChangeMade,
         call=lambda client, asked, by: _changed(client.people.set_role(**said(asked), by=by)),
         of_people=True,
+        commands=["users role"],
     ),
     Operation(
         name="people.set_groups",
@@ -196,6 +201,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=ChangeMade,
         call=lambda client, asked, by: _changed(client.people.set_groups(**said(asked), by=by)),
         of_people=True,
+        commands=["users groups"],
     ),
     Operation(
         name="people.sessions",
@@ -219,6 +225,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=ChangeMade,
         call=lambda client, asked, by: _changed(client.people.end_sessions(**said(asked), by=by)),
         of_people=True,
+        commands=["users sign-out"],
     ),
     Operation(
         name="people.audit",
@@ -241,6 +248,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         asks=ListTokens,
         gives=ListAnswer[TokenSummary],
         call=lambda client, asked, _: listed(client.tokens.list(**said(asked))),
+        commands=["tokens list"],
     ),
     Operation(
         name="tokens.issue",
@@ -253,6 +261,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=NewToken,
         call=lambda client, asked, by: client.tokens.issue(**said(asked), by=by),
         of_people=True,
+        commands=["tokens issue"],
     ),
     Operation(
         name="tokens.revoke",
@@ -265,5 +274,6 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=ChangeMade,
         call=lambda client, asked, by: _changed(client.tokens.revoke(**said(asked), by=by)),
         of_people=True,
+        commands=["tokens revoke"],
     ),
 )
