@@ -10898,7 +10898,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/web/test_pages.py",
     ),
     Mutant("nobody-asks-nothing", "api: who is unknown asks for nothing", never, API_ROLES),
-    Mutant("programs-decide-nothing", "api: no program decides", never, API_ROLES),
+    Mutant("api-programs-decide-nothing", "api: no program decides", never, API_ROLES),
     Mutant("api-asks-for-role", "api: an operation is for a role", never, API_ROLES),
     Mutant("api-asks-for-scope", "api: a token is for what it says", never, API_ROLES),
     Mutant(

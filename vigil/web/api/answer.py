@@ -79,7 +79,7 @@ def client_of(request: Request) -> Client:
 
 def require(operation: AnyOperation, identity: Identity) -> None:
     """Refuse who may not ask for `operation`; the problem names what is needed."""
-    if operation.of_people and not identity.is_person:  # guard: programs-decide-nothing
+    if operation.of_people and not identity.is_person:  # guard: api-programs-decide-nothing
         raise ProblemRaised(
             FORBIDDEN,
             f"{operation.name}: only people may, and {identity.name} is a program",
