@@ -161,7 +161,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="Return a finding, what explains it and what it explains, each with what it has cost.",
         role=Role.VIEWER,
         scope=READ,
-        asks=OneFinding,
+        asks=FindingAsked,
         gives=ListAnswer[RelatedFinding],
         call=lambda client, asked, _: listed(client.findings.related(asked.key)),
     ),
