@@ -15,6 +15,9 @@ from vigil.web.api.asking import BODY_BYTES_MAX
 
 JSON = {"content-type": "application/json"}
 
+PATIENT = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+"""A busy machine makes examples slowly."""
+
 FIRE = {"actor": "dba", "expectation": "disk"}
 
 
@@ -239,7 +242,7 @@ async def test_what_nobody_expected_is_told_without_a_word_of_it(api, ports, mon
     assert "Traceback" not in answer.text
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=PATIENT, deadline=None)
 @given(body=st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 async def test_any_bytes_are_an_answer_and_no_failure(api, body):
     for path in ("/episodes", "/events/x", "/findings/k/clear", "/sql", "/definitions"):
@@ -258,7 +261,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=PATIENT, deadline=None)
 @given(body=st.dictionaries(FIELDS, VALUES))
 async def test_any_json_is_an_answer_and_no_failure(api, body):
     answer = await api.post("/episodes", content=json.dumps(FIRE | body), headers=JSON)

@@ -7,7 +7,7 @@ import re
 from urllib.parse import urlencode
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.web.webhooks import sent
@@ -270,6 +270,7 @@ SENT = [sent.ALERTMANAGER, sent.GITHUB, sent.PAGERDUTY, sent.CLOUD_EVENT, sent.S
 
 
 @pytest.mark.parametrize("name", MAPPINGS)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     body=st.binary(max_size=60)
     | ANY.map(lambda value: json.dumps(value).encode())

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vigil.web.webhooks.mapping import WebhookDelivery
@@ -145,6 +145,7 @@ HEADERS = st.dictionaries(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(headers=HEADERS, body=st.binary(max_size=40))
 def test_nothing_that_is_not_signed_is_believed(scheme, headers, body):
     signing = Signing(scheme=scheme, header="x-own", user="alerts")
