@@ -38,6 +38,7 @@ ALSO = {
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
     "inbox": ("engine.errors",),
     "lab": ("engine.operations.lab_verdict", "vigil.asking.lab", "vigil.serving.app"),
+    "login": ("vigil.logins",),
     "mode": ("vigil.asking.stack",),
     "outputs": (TARGET,),
     "publish": ("vigil.asking.listening",),

@@ -45,6 +45,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vigil]:
         with command.running("node", "--app", "tests.web.world:app", "--node-name", "shop-1"):
             happen(command)
             charge(command)
+            with SyncClient(**addresses(command), by="root") as client:
+                client.people.add("ann", role="admin")
             yield command
 
 
@@ -143,6 +145,8 @@ async def filled(api) -> dict[str, tuple[str, dict]]:
         "dead_letters.list": (None, {"status": "any"}),
         "actors.refusals": ("/actors/hosts/expectations/disk_has_room/refusals", {}),
         "nodes.read": ("/nodes/shop-1", {}),
+        "people.get": ("/people/ann", {}),
+        "people.sessions": ("/people/ann/sessions", {}),
         "events.why": (None, {"id": "event-0"}),
         "events.why_unheard": (None, {"name": "disk.measured"}),
         "definitions.changes": (None, {"since": SINCE}),

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from vigil import logins, options
 from vigil.commands.call import call
-from vigil.commands.people.typed import ask, read_stdin
+from vigil.commands.people.typed import ask_unseen, read_stdin
 from vigil.errors import Mistake, NotSignedIn
 from vigil.logins import KeptLogin
 from vigil.options import IsJson
@@ -61,7 +61,7 @@ def login(
         if is_from_stdin:
             password = read_stdin("password")
         else:
-            password = ask(f"password of {asked}", flag="--password-stdin")
+            password = ask_unseen(f"password of {asked}", flag="--password-stdin")
         agent = f"vigil on {platform.node()}"
         begun = call(ctx, lambda client: client.people.sign_in(asked, password, agent=agent))
         who = begun.identity

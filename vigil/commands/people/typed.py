@@ -22,7 +22,7 @@ def read_stdin(what: str) -> str:
     return line.rstrip("\r\n")
 
 
-def ask(what: str, *, flag: str, is_repeated: bool = False) -> str:
+def ask_unseen(what: str, *, flag: str, is_repeated: bool = False) -> str:
     """Return what is typed on the terminal, which does not show it.
 
     Args:

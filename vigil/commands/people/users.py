@@ -12,7 +12,7 @@ from typer import Argument, Option
 from streams.clock import SystemClock
 from streams.model.people import Role
 from vigil.commands.call import call
-from vigil.commands.people.typed import ask, read_stdin
+from vigil.commands.people.typed import ask_unseen, read_stdin
 from vigil.errors import Mistake
 from vigil.options import By, IsJson, IsWide, Reason, require_consent
 from vigil.printing import tables
@@ -265,7 +265,7 @@ def require_login(
 def _password(*, is_from_stdin: bool) -> str:
     if is_from_stdin:
         return read_stdin("password")
-    return ask("password", flag="--password-stdin", is_repeated=True)
+    return ask_unseen("password", flag="--password-stdin", is_repeated=True)
 
 
 def _described(person: PersonRecord) -> str:
