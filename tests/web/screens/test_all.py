@@ -97,8 +97,8 @@ async def test_every_entry_of_the_navigation_has_a_page(browser):
 
 
 NO_FILTER = {
-    "/", "/inbox", "/actors", "/compare", "/doctor", "/events/why", "/fire", "/nodes", "/people",
-    "/publish",
+    "/", "/inbox", "/actors", "/bulk", "/compare", "/doctor", "/events/why", "/fire", "/go",
+    "/nodes", "/people", "/publish",
 }  # fmt: skip
 
 
