@@ -28,9 +28,14 @@ SHOWN: Final = 10
 
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Count what matches, show the first, and draw the order."""
-    order = ORDERS.get(asked.filter("do") or "")
+    named = asked.filter("do")
+    if named is None:
+        return Drawn(
+            title="All that match", parts={"which": unsaid()}, up=("/episodes", "Episodes")
+        )
+    order = ORDERS.get(named)
     if order is None:
-        raise Mistake(f"do: {asked.filter('do')!r} is not one of {', '.join(ORDERS)}")
+        raise Mistake(f"do: {named!r} is not one of {', '.join(ORDERS)}")
     wanted = asked.filter("status")
     statuses = [wanted] if wanted else sorted(order.statuses)
     if not order.statuses.issuperset(statuses):  # guard: bulk-order-of-fitting-states
@@ -52,6 +57,11 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         },
         up=(back_of(asked), "Episodes"),
     )
+
+
+def unsaid() -> Element:
+    """Return what stands where nothing was chosen."""
+    return card("Nothing chosen", nothing("Choose a status in the list of episodes first."))
 
 
 def back_of(asked: PageRequest) -> str:
