@@ -316,6 +316,8 @@ class EpisodeProgress(Row, kw_only=True):
     started_at: datetime | None = None
     """Kept from the first start."""
     finished_at: datetime | None = None
+    left_at: datetime | None = None
+    deferred_at: datetime | None = None
     turns_used: int | None = None
     """The final count, replacing the sum of the steps."""
     turns_added: int = 0
@@ -454,11 +456,12 @@ class EpisodeFold:
                     self._attempts[event.attempt] = attempted(event, **place)
             case EpisodeLeft():
                 _enter(self._advanced(seq), "queued")
+                self._advanced(seq).left_at = at
                 _run(self._advanced(seq), event)
             case EpisodeConverged():
                 _converge(self._advanced(seq), event)
             case EpisodeDeferred():
-                _defer(self._advanced(seq), event)
+                _defer(self._advanced(seq), event, at=at)
             case EpisodeFinished():
                 _finish(self._advanced(seq), event, at=at)
             case _:
@@ -619,8 +622,9 @@ def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
         advance.metadata = {**(advance.metadata or {}), **event.metadata, **exhausted}
 
 
-def _defer(advance: EpisodeProgress, event: EpisodeDeferred) -> None:
+def _defer(advance: EpisodeProgress, event: EpisodeDeferred, *, at: datetime) -> None:
     _enter(advance, "blocked", blocked_by=OUTPUTS)
+    advance.deferred_at = at
     advance.outputs = event.outputs or advance.outputs  # guard: silent-outcomes-stay
 
 

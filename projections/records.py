@@ -41,11 +41,12 @@ class EpisodeSummary(RowRecord, frozen=True, kw_only=True):
     subject_kind: str | None
     subject_id: str | None
     attempts: int
-    turns_used: int
-    tokens_used: int
-    cost_usd: Decimal
+    turns_used: int | None
+    tokens_used: int | None
+    cost_usd: Decimal | None
     """What its own requests to models have cost, as far as that is known."""
-    wall_used_ms: int
+    wall_used_ms: int | None
+    """As the three before it None only in a list of the past: what it had used then is unknown."""
     model: str | None
     agent: str | None
     """The agent that asked a model last."""
@@ -74,6 +75,10 @@ class EpisodeSummary(RowRecord, frozen=True, kw_only=True):
 class EpisodeRecord(EpisodeSummary, frozen=True, kw_only=True):
     """An episode, with all that is known of it."""
 
+    turns_used: int
+    tokens_used: int
+    cost_usd: Decimal
+    wall_used_ms: int
     spec_rev: str | None
     definition_revision: int | None
     generation: int

@@ -118,6 +118,9 @@ class ItemProgress(Row, kw_only=True):
     decided_by: str | None = None
     decided_reason: str | None = None
     edited_hash: str | None = None
+    decided_at: datetime | None = None
+    paused_at: datetime | None = None
+    resumed_at: datetime | None = None
     compensation_status: str | None = None
     compensation_episode_id: str | None = None
     started_at: datetime | None = None
@@ -138,6 +141,7 @@ class ResumedItems(Row, kw_only=True):
     step_id: str
     journal_seq: int
     status: str
+    at: datetime
 
 
 class StoppedItems(Row, kw_only=True):
@@ -145,6 +149,7 @@ class StoppedItems(Row, kw_only=True):
 
     instance_id: str
     journal_seq: int
+    at: datetime
 
 
 def item_of(event: ItemEvent) -> int:
@@ -183,7 +188,7 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
         case StepSkipped():
             row.status, row.finished_at = StepStatus.SKIPPED.value, at
         case StepPaused():
-            row.status = StepStatus.PAUSED.value
+            row.status, row.paused_at = StepStatus.PAUSED.value, at
         case _:
             assert_never(event)
 
@@ -206,12 +211,13 @@ def _ask(
             _settle(row, StepStatus.PENDING)
             row.decided_by, row.decided_reason = event.by or None, event.reason or None
             row.edited_hash = event.edited_hash or None  # guard: changed-step-row
+            row.decided_at = at
         case StepDenied():
             _settle(row, StepStatus.FAILED)
             row.error_class = "approval_expired" if event.is_expiry else "denied"
             row.error_detail = event.reason or None
             row.decided_by, row.decided_reason = event.by or None, event.reason or None
-            row.finished_at = at
+            row.finished_at = row.decided_at = at
 
 
 class InstanceProgress(Row, kw_only=True):
@@ -291,9 +297,9 @@ class WorkflowFold:
             case StepPrepared():
                 self._prepare(event, seq=seq, at=at)
             case WorkflowResumed():
-                self._resume(event, seq=seq)
+                self._resume(event, seq=seq, at=at)
             case WorkflowAborted() | WorkflowCancelAsked():
-                self._stop(seq=seq)
+                self._stop(seq=seq, at=at)
             case WorkflowFinished():
                 pass
             case _:
@@ -356,21 +362,26 @@ class WorkflowFold:
             row = self._place(event.step, 0, seq=seq)
             row.status, row.finished_at = StepStatus.DONE.value, at
 
-    def _resume(self, event: WorkflowResumed, *, seq: int) -> None:
+    def _resume(self, event: WorkflowResumed, *, seq: int, at: datetime) -> None:
         status = StepStatus.PENDING if event.how is ResumeHow.RETRY else StepStatus.SKIPPED
         self._resumed[event.step, seq] = ResumedItems(
             instance_id=self._instance_id,
             step_id=key(event.step),
             journal_seq=seq,
             status=status.value,
+            at=at,
         )
         for (step, _), row in self._items.items():
             if step == event.step and row.status == StepStatus.PAUSED.value:
-                row.status, row.journal_seq = status.value, seq
+                row.status, row.journal_seq, row.resumed_at = status.value, seq, at
 
-    def _stop(self, *, seq: int) -> None:
-        self._stopped = StoppedItems(instance_id=self._instance_id, journal_seq=seq)
+    def _stop(self, *, seq: int, at: datetime) -> None:
+        self._stopped = StoppedItems(instance_id=self._instance_id, journal_seq=seq, at=at)
         for row in self._items.values():
+            if row.status == StepStatus.AWAITING_APPROVAL.value:
+                row.decided_at = at
+            elif row.status == StepStatus.PAUSED.value:
+                row.resumed_at = at
             if row.status in UNBEGUN:
                 row.status, row.journal_seq = StepStatus.CANCELED.value, seq
                 row.retry_at = None
@@ -399,7 +410,7 @@ class WorkflowFold:
             placed.approvers, placed.expires_at = before.approvers, before.expires_at
             placed.asked_at = before.asked_at
             placed.decided_by, placed.decided_reason = before.decided_by, before.decided_reason
-            placed.edited_hash = before.edited_hash
+            placed.edited_hash, placed.decided_at = before.edited_hash, before.decided_at
         self._items[step, number] = placed
         return placed
 

@@ -9915,6 +9915,36 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("time-has-zone", "client: a time has a zone", never, "tests/client/test_lists.py"),
     Mutant(
+        "past-never-guessed",
+        "the past: what an episode had used then is unknown, not what it has used by now",
+        instead("CASE WHEN then_.is_over THEN", "CASE WHEN true THEN"),
+        "tests/client/test_past.py",
+    ),
+    Mutant(
+        "unopened-not-in-past",
+        "the past: an episode that was opened later was not there",
+        instead("<= episodes_at.at", "IS NOT NULL"),
+        "tests/client/test_past.py",
+    ),
+    Mutant(
+        "past-knows-no-later-event",
+        "the past: a finding is as its newest event by then says",
+        instead("<= findings_at.at", "IS NOT NULL"),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
+        "answered-later-waited-then",
+        "the past: a request that was answered later waited then",
+        instead("OR block.resolved_at > inbox_at.at", ""),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
+        "future-has-no-list",
+        "client: no list is of a time that is yet to come",
+        never,
+        "tests/client/test_past.py",
+    ),
+    Mutant(
         "tail-tells-of-gap",
         "client: whoever follows events is told which were removed",
         never,

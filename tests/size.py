@@ -24,6 +24,7 @@ WORDS: Final = frozenset(
         "instances",  # How many instances of a workflow.
         "limited",  # How many events that a limit holds back.
         "moments",  # Each moment at which a node may die, not every 13th.
+        "past",  # How many random lives whose past is compared with what was said then.
         "served",  # Each short scenario of gates on a server, not those of up to 3 s.
         "shared",  # How many events two nodes share.
         "signalled",  # How many episodes get a burst of signals.

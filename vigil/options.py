@@ -55,6 +55,11 @@ IsWide: TypeAlias = Annotated[
 Limit: TypeAlias = Annotated[
     int, Option(min=1, callback=_checked_limit, help="Most rows to print.")
 ]
+PastTime: TypeAlias = Annotated[
+    str | None,
+    Option(metavar="TIME", help="As it was then: 2030-01-31T09:00:00Z, or 2h ago."),
+]
+"""The time of a list of the past."""
 Timeout: TypeAlias = Annotated[
     float, Option("--timeout", min=0.0, help="Longest wait, in seconds.")
 ]

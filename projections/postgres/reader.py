@@ -73,6 +73,49 @@ async def count_episodes(
     return await _counted(pool, "count_episodes", stack, *said)
 
 
+async def list_episodes_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    status: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    expectation: str | None = None,
+    subject: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    error_class: str | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return the episodes that there were at a time, as they were then: the latest opened first.
+
+    They have the columns of `list_episodes`; None where nobody knows any more, as the function
+    `episodes_at` of the schema says. The other arguments are those of `list_episodes`.
+    """
+    said = (_several(status), _several(actor), expectation, subject, since, until, error_class)
+    place = _place(past, "queued_at", "episode_id")
+    args = (at, *said, *place, limit)
+    return await _listed(pool, "list_episodes_at", stack, *args, reverse=reverse)
+
+
+async def count_episodes_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    actor: OneOrMore | None = None,
+    expectation: str | None = None,
+    subject: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> dict[str, int]:
+    """Return status → how many episodes had it at a time."""
+    said = (at, _several(actor), expectation, subject, since, until)
+    return await _counted(pool, "count_episodes_at", stack, *said)
+
+
 async def count_episodes_over_time(
     pool: Pool,
     stack: Stack,
@@ -264,6 +307,48 @@ async def count_active_findings(pool: Pool, stack: Stack) -> dict[str, int]:
     return await _counted(pool, "count_active_findings", stack)
 
 
+async def list_findings_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    status: OneOrMore | None = None,
+    severity: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return the findings that there were at a time, as they were then, ordered as now.
+
+    What is as of now the function `findings_at` of the schema says.
+
+    Raises:
+        QueryRefused: there is no such `severity`.
+    """
+    said = (at, _several(status), _several(severity), _several(actor))
+    place = _place(past, "severity", "updated_at", "journal_seq", "finding_key", "raise_no")
+    return await _listed(pool, "list_findings_at", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_findings_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    severity: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+) -> dict[str, int]:
+    """Return status → how many findings had it at a time."""
+    said = (at, _several(severity), _several(actor))
+    return await _counted(pool, "count_findings_at", stack, *said)
+
+
+async def count_active_findings_at(pool: Pool, stack: Stack, *, at: datetime) -> dict[str, int]:
+    """Return severity → how many findings of it were active at a time, the worst first."""
+    return await _counted(pool, "count_active_findings_at", stack, at)
+
+
 async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:
     """Return the latest raise of a finding, and under `history` what happened to it."""
     finding = _only(await _rows(pool, "show_finding", stack.name, key))
@@ -444,6 +529,33 @@ async def count_inbox(
     return await _counted(pool, "count_inbox", stack, _several(actor))
 
 
+async def list_inbox_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    kind: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return what waited for a person at a time: the oldest first.
+
+    What is as of now, or missing, the function `inbox_at` of the schema says.
+    """
+    place = _place(past, "since", "kind", "id", "expectation_id", "item")
+    said = (at, _several(kind), _several(actor))
+    return await _listed(pool, "list_inbox_at", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_inbox_at(
+    pool: Pool, stack: Stack, *, at: datetime, actor: OneOrMore | None = None
+) -> dict[str, int]:
+    """Return kind → how much of it waited for a person at a time."""
+    return await _counted(pool, "count_inbox_at", stack, at, _several(actor))
+
+
 async def list_dead_letters(
     pool: Pool,
     stack: Stack,
@@ -473,24 +585,30 @@ async def list_orders(
     *,
     node: str | None = None,
     actor: str | None = None,
+    at: datetime | None = None,
     past: Row | None = None,
     reverse: bool = False,
     limit: int = 50,
 ) -> list[Row]:
     """Return what people ordered of the running stack: the latest first.
 
-    `past` and `reverse` are as in `list_episodes`.
+    With `at`, only what they had ordered by then. `past` and `reverse` are as in `list_episodes`.
     """
     place = _place(past, "at", "journal_seq", "event_no", "order_key")
     said = (node, actor)
-    return await _listed(pool, "list_orders", stack, *said, *place, limit, reverse=reverse)
+    return await _listed(pool, "list_orders", stack, *said, *place, limit, at, reverse=reverse)
 
 
 async def count_orders(
-    pool: Pool, stack: Stack, *, node: str | None = None, actor: str | None = None
+    pool: Pool,
+    stack: Stack,
+    *,
+    node: str | None = None,
+    actor: str | None = None,
+    at: datetime | None = None,
 ) -> dict[str, int]:
-    """Return change → how many orders there were of it."""
-    return await _counted(pool, "count_orders", stack, node, actor)
+    """Return change → how many orders there were of it; with `at`, by then."""
+    return await _counted(pool, "count_orders", stack, node, actor, at)
 
 
 async def list_tokens(

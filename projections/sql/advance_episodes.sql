@@ -36,13 +36,16 @@ UPDATE episodes AS episode SET
     would_raise = coalesce(advance.would_raise, episode.would_raise),
     would_send = coalesce(advance.would_send, episode.would_send),
     cost_usd = episode.cost_usd + coalesce(advance.cost_usd_added, 0),
-    agent = coalesce(advance.agent, episode.agent)
+    agent = coalesce(advance.agent, episode.agent),
+    left_at = coalesce(advance.left_at, episode.left_at),
+    deferred_at = coalesce(advance.deferred_at, episode.deferred_at)
 FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
     attempts bigint, takeovers_added bigint, is_takeover_if_running boolean, started_at timestamptz, finished_at timestamptz, turns_used bigint,
     turns_added bigint, tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
     summary text, error_class text, error_detail text, outputs jsonb, metadata jsonb, model text,
     wall_used_ms bigint, first_node text, level_outcome text,
-    would_raise jsonb, would_send jsonb, cost_usd_added numeric, agent text
+    would_raise jsonb, would_send jsonb, cost_usd_added numeric, agent text,
+    left_at timestamptz, deferred_at timestamptz
 )
 WHERE episode.stack = $1 AND episode.episode_id = advance.episode_id

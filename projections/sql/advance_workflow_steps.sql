@@ -23,6 +23,9 @@ UPDATE workflow_steps AS step SET
     decided_by = coalesce(advance.decided_by, step.decided_by),
     decided_reason = coalesce(advance.decided_reason, step.decided_reason),
     edited_hash = coalesce(advance.edited_hash, step.edited_hash),
+    decided_at = coalesce(advance.decided_at, step.decided_at),
+    paused_at = coalesce(advance.paused_at, step.paused_at),
+    resumed_at = coalesce(advance.resumed_at, step.resumed_at),
     compensation_status = coalesce(advance.compensation_status, step.compensation_status),
     compensation_episode_id = coalesce(
         advance.compensation_episode_id, step.compensation_episode_id
@@ -37,7 +40,7 @@ FROM json_to_recordset($2::json) AS advance (
     plan_hash text, summary text, approvers text[], asked_at timestamptz, expires_at timestamptz,
     decided_by text, decided_reason text, compensation_status text, compensation_episode_id uuid,
     started_at timestamptz, finished_at timestamptz, reused_episode_id uuid,
-    edited_hash text
+    edited_hash text, decided_at timestamptz, paused_at timestamptz, resumed_at timestamptz
 )
 WHERE step.stack = $1 AND step.instance_id = advance.instance_id
     AND step.step_id = advance.step_id AND step.item = advance.item

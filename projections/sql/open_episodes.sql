@@ -11,7 +11,7 @@ INSERT INTO episodes (
     service_level, level_outcome, would_raise, would_send,
     forked_from, forked_at_step, forked_by, forked_reason,
     workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item,
-    parent_id, parent_call, cost_usd, agent
+    parent_id, parent_call, cost_usd, agent, left_at, deferred_at
 )
 SELECT
     $1, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
@@ -26,7 +26,7 @@ SELECT
     log_strategy, service_level, level_outcome, would_raise, would_send,
     forked_from, forked_at_step, forked_by, forked_reason,
     workflow_id, workflow_instance_id, workflow_step_id, workflow_step_no, workflow_item,
-    parent_id, parent_call, coalesce(cost_usd_added, 0), agent
+    parent_id, parent_call, coalesce(cost_usd_added, 0), agent, left_at, deferred_at
 FROM json_to_recordset($2::json) AS opened (
     episode_id uuid, journal_seq bigint, actor_id text, expectation_id text, spec_rev text,
     generation bigint, trigger_type text, trigger_ref jsonb, subject_kind text,
@@ -40,7 +40,8 @@ FROM json_to_recordset($2::json) AS opened (
     service_level jsonb, level_outcome text, would_raise jsonb, would_send jsonb,
     forked_from uuid, forked_at_step bigint, forked_by text, forked_reason text,
     workflow_id text, workflow_instance_id uuid, workflow_step_id text, workflow_step_no bigint,
-    workflow_item bigint, parent_id uuid, parent_call text, cost_usd_added numeric, agent text
+    workflow_item bigint, parent_id uuid, parent_call text, cost_usd_added numeric, agent text,
+    left_at timestamptz, deferred_at timestamptz
 )
 ON CONFLICT (stack, episode_id) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -97,4 +98,6 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     parent_id = excluded.parent_id,
     parent_call = excluded.parent_call,
     cost_usd = excluded.cost_usd,
-    agent = excluded.agent
+    agent = excluded.agent,
+    left_at = excluded.left_at,
+    deferred_at = excluded.deferred_at

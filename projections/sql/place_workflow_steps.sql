@@ -5,20 +5,21 @@ INSERT INTO workflow_steps AS step (
     stack, instance_id, step_id, item, journal_seq, status, attempts, episode_id, input, result,
     error_class, error_detail, retry_at, plan_hash, summary, approvers, asked_at, expires_at,
     decided_by, decided_reason, compensation_status, compensation_episode_id, started_at,
-    finished_at, reused_episode_id, edited_hash
+    finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at
 )
 SELECT
     $1, instance_id, step_id, item, journal_seq, status, coalesce(attempts, 0), episode_id, input,
     result, error_class, error_detail, retry_at, plan_hash, summary, coalesce(approvers, '{}'),
     asked_at, expires_at, decided_by, decided_reason, compensation_status, compensation_episode_id,
-    started_at, finished_at, reused_episode_id, edited_hash
+    started_at, finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at
 FROM json_to_recordset($2::json) AS placed (
     instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
     episode_id uuid, input jsonb, result jsonb, error_class text, error_detail text,
     retry_at timestamptz, plan_hash text, summary text, approvers text[], asked_at timestamptz,
     expires_at timestamptz, decided_by text, decided_reason text, compensation_status text,
     compensation_episode_id uuid, started_at timestamptz, finished_at timestamptz,
-    reused_episode_id uuid, edited_hash text
+    reused_episode_id uuid, edited_hash text, decided_at timestamptz, paused_at timestamptz,
+    resumed_at timestamptz
 )
 ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -40,6 +41,9 @@ ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     decided_by = coalesce(excluded.decided_by, step.decided_by),
     decided_reason = coalesce(excluded.decided_reason, step.decided_reason),
     edited_hash = coalesce(excluded.edited_hash, step.edited_hash),
+    decided_at = coalesce(excluded.decided_at, step.decided_at),
+    paused_at = excluded.paused_at,
+    resumed_at = excluded.resumed_at,
     compensation_status = excluded.compensation_status,
     compensation_episode_id = excluded.compensation_episode_id,
     started_at = excluded.started_at,

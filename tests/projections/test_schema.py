@@ -148,11 +148,25 @@ def after(seconds):
 async def test_a_page_of_episodes_is_found_without_looking_at_all_of_them(own_pool, text, values):
     await own_pool.execute(MANY_EPISODES)
     await own_pool.execute("ANALYZE episodes")
-    values = {1: "'many'", 11: "50", **dict.fromkeys(range(2, 11), "NULL"), **values}
+    unsaid = dict.fromkeys((*range(2, 11), 12), "NULL")
+    values = {1: "'many'", 11: "50", **unsaid, **values}
     for number in sorted(values, reverse=True):
         text = text.replace(f"${number}", values[number])
     (plan,) = json.loads(await own_pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
     assert "episodes_by_" in str(plan)
+    assert most_rows(plan["Plan"]) < 200
+
+
+@pytest.mark.parametrize("name", [query, reversed_query], ids=["newest", "oldest"])
+async def test_a_page_of_the_past_is_found_without_looking_at_all_episodes(own_pool, name):
+    await own_pool.execute(MANY_EPISODES)
+    await own_pool.execute("ANALYZE episodes")
+    text = name("list_episodes_at")
+    values = {1: "'many'", 2: "now()", **dict.fromkeys(range(3, 12), "NULL"), 12: "50"}
+    for number in sorted(values, reverse=True):
+        text = text.replace(f"${number}", values[number])
+    (plan,) = json.loads(await own_pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
+    assert "episodes_by_opening" in str(plan)
     assert most_rows(plan["Plan"]) < 200
 
 

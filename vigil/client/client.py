@@ -197,6 +197,7 @@ class Client:
         *,
         kind: OneOrMore | None = None,
         actor: OneOrMore | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -207,24 +208,50 @@ class Client:
             kind: `approval`, `output`, `wait`, `workflow_step`, `nondeterministic_replay` or
                 `dead_letter`, or several of them; None: any.
             actor: one, or several.
+            at: what waited then; None: what waits. The command to type and `journal_seq` are as of
+                now, but for outputs; so is what an output says that was proposed anew since. What
+                has been asked anew since is missing where rows keep only the newest: an output
+                whose request was canceled, a step of a workflow, a dead letter.
             after: the `next` of a page: only what follows it.
             reverse: from the other end of the list: the latest comes first.
 
         Raises:
-            Mistake: there is no such `kind`, or `after` is no such `next`.
+            Mistake: there is no such `kind`, `after` is no such `next`, or `at` has no time zone or
+                is yet to come.
         """
-        from vigil.client.page import INBOX, INBOX_KINDS, checked_one_of
+        from vigil.client.page import INBOX, INBOX_AT, INBOX_KINDS, check_past, checked_one_of
 
         kind = checked_one_of("kind", kind, INBOX_KINDS)
+        check_past(at, self.connections.clock.now())
+        if at is not None:
+            return await INBOX_AT.page(
+                self.connections,
+                after=after,
+                limit=limit,
+                at=at,
+                kind=kind,
+                actor=actor,
+                reverse=reverse,
+            )
         return await INBOX.page(
             self.connections, after=after, limit=limit, kind=kind, actor=actor, reverse=reverse
         )
 
-    async def count_inbox(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
-        """Return kind → how much of it waits for a person."""
-        from projections.postgres.reader import count_inbox
+    async def count_inbox(
+        self, *, actor: OneOrMore | None = None, at: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Return kind → how much of it waits for a person; with `at`, how much waited then.
 
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        from projections.postgres.reader import count_inbox, count_inbox_at
+        from vigil.client.page import check_past
+
+        check_past(at, self.connections.clock.now())
         async with self.connections.rows() as pool:
+            if at is not None:
+                return await count_inbox_at(pool, self.stack, at=at, actor=actor)
             return await count_inbox(pool, self.stack, actor=actor)
 
     async def costs(

@@ -47,6 +47,7 @@ from vigil.client.page import (
     LIMIT_MAX,
     Page,
     PagedList,
+    check_past,
     check_time,
     checked_one_of,
 )
@@ -70,6 +71,14 @@ EPISODES: Final = PagedList(
     reader.list_episodes,
     {"started_at": datetime | None, "queued_at": datetime, "episode_id": UUID},
 )
+EPISODES_AT: Final = PagedList(
+    "episodes then",
+    EpisodeSummary,
+    reader.list_episodes_at,
+    {"queued_at": datetime, "episode_id": UUID},
+)
+"""Episodes as they were at a time."""
+
 STEPS: Final = PagedList("steps", StepRow, reader.list_steps, {"step_no": int})
 TIMELINE: Final = PagedList("timeline", TimelineEntry, reader.list_timeline, {"position": int})
 
@@ -220,6 +229,7 @@ class EpisodeCalls:
         since: datetime | None = None,
         until: datetime | None = None,
         error_class: str | None = None,
+        at: datetime | None = None,
         after: UUID | str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -234,17 +244,39 @@ class EpisodeCalls:
             since: only those that were opened then or later.
             until: only those that were opened before.
             error_class: only those that ended with it, such as `crash`.
-            after: the `next` of a page: what follows it. Or an id: what the list has now after that
-                episode.
+            at: as they were then, the latest opened first; None: as they are. None where nobody
+                knows any more: what one that had started and not ended had used, its model and
+                agent, the metadata of one that had not ended, and places in a queue. As of now,
+                too: `journal_seq`. Of an episode that nodes gave back or that waited for its
+                outputs several times, only the last time is known: before, it is `running`.
+            after: the `next` of a page: what follows it. Or, without `at`, an id: what the list has
+                now after that episode.
             reverse: from the other end of the list: the first that started comes first.
 
         Raises:
-            Mistake: there is no such `status`, a time has no time zone, or `after` is neither.
+            Mistake: there is no such `status`, a time has no time zone, `at` is yet to come, or
+                `after` is neither.
             NotFound: there is no episode of the id `after`.
         """
         status = checked_one_of("status", status, EPISODE_STATUSES)
         check_time("since", since)
         check_time("until", until)
+        check_past(at, self._connections.clock.now())
+        if at is not None:
+            return await EPISODES_AT.page(
+                self._connections,
+                after=after,
+                limit=limit,
+                at=at,
+                status=status,
+                actor=actor,
+                expectation=expectation,
+                subject=subject,
+                since=since,
+                until=until,
+                error_class=error_class,
+                reverse=reverse,
+            )
         return await EPISODES.page(
             self._connections,
             after=after,
@@ -268,15 +300,28 @@ class EpisodeCalls:
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the episodes that fit have it; arguments are as for `list`.
 
         Raises:
-            Mistake: a time has no time zone.
+            Mistake: a time has no time zone, or `at` is yet to come.
         """
         check_time("since", since)
         check_time("until", until)
+        check_past(at, self._connections.clock.now())
         async with self._connections.rows() as pool:
+            if at is not None:
+                return await reader.count_episodes_at(
+                    pool,
+                    self._connections.stack,
+                    at=at,
+                    actor=actor,
+                    expectation=expectation,
+                    subject=subject,
+                    since=since,
+                    until=until,
+                )
             return await reader.count_episodes(
                 pool,
                 self._connections.stack,

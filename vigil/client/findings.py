@@ -21,7 +21,7 @@ from projections.records import (
 from streams.model.findings import Severity
 from vigil.asking.rows import not_found, require
 from vigil.client.connections import Connections
-from vigil.client.page import FINDING_STATUSES, Page, PagedList, checked_one_of
+from vigil.client.page import FINDING_STATUSES, Page, PagedList, check_past, checked_one_of
 from vigil.errors import Mistake
 
 if TYPE_CHECKING:
@@ -36,18 +36,23 @@ RELATED_MAX: Final = 100
 RELATED_STEPS_MAX: Final = 10
 """Most steps away that they are told."""
 
+_PLACE: Final = {
+    "severity": Severity,
+    "updated_at": datetime,
+    "journal_seq": int,
+    "finding_key": str,
+    "raise_no": int,
+}
+
 FINDINGS: Final = PagedList(
     "findings",
     FindingSummary,
     reader.list_findings,
-    {
-        "severity": Severity,
-        "updated_at": datetime,
-        "journal_seq": int,
-        "finding_key": str,
-        "raise_no": int,
-    },
+    _PLACE,
 )
+
+FINDINGS_AT: Final = PagedList("findings then", FindingSummary, reader.list_findings_at, _PLACE)
+"""Findings as they were at a time."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class FindingCalls:
         status: OneOrMore | None = "active",
         severity: OneOrMore | None = None,
         actor: OneOrMore | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -76,16 +82,31 @@ class FindingCalls:
                 or several of them; None: any.
             severity: `low`, `medium`, `high` or `critical`, or several; None: any.
             actor: one, or several.
-            after: the `next` of a page: what follows it. Or a key: what the list has now after that
-                finding.
+            at: as they were then, by their history; None: as they are. As of now, too: `class_` and
+                `caused_by_key`.
+            after: the `next` of a page: what follows it. Or, without `at`, a key: what the list has
+                now after that finding.
             reverse: from the other end of the list: the least severe comes first.
 
         Raises:
-            Mistake: there is no such `status` or `severity`.
+            Mistake: there is no such `status` or `severity`, or `at` has no time zone or is yet to
+                come.
             NotFound: there is no finding of the key `after`.
         """
+        check_past(at, self._connections.clock.now())
         status = checked_one_of("status", status, FINDING_STATUSES)
         severity = checked_one_of("severity", severity, Severity)
+        if at is not None:
+            return await FINDINGS_AT.page(
+                self._connections,
+                after=after,
+                limit=limit,
+                at=at,
+                status=status,
+                severity=severity,
+                actor=actor,
+                reverse=reverse,
+            )
         return await FINDINGS.page(
             self._connections,
             after=after,
@@ -98,21 +119,40 @@ class FindingCalls:
         )
 
     async def count(
-        self, *, severity: OneOrMore | None = None, actor: OneOrMore | None = None
+        self,
+        *,
+        severity: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the findings that fit have it; arguments are as for `list`.
 
         Raises:
-            Mistake: there is no such `severity`.
+            Mistake: there is no such `severity`, or `at` has no time zone or is yet to come.
         """
         severity = checked_one_of("severity", severity, Severity)
+        check_past(at, self._connections.clock.now())
         async with self._connections.rows() as pool:
             stack = self._connections.stack
+            if at is not None:
+                return await reader.count_findings_at(
+                    pool, stack, at=at, severity=severity, actor=actor
+                )
             return await reader.count_findings(pool, stack, severity=severity, actor=actor)
 
-    async def count_active(self) -> Mapping[str, int]:
-        """Return severity → how many active findings have it, the worst first."""
+    async def count_active(self, *, at: datetime | None = None) -> Mapping[str, int]:
+        """Return severity → how many active findings have it, the worst first.
+
+        With `at`, how many had it then.
+
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        check_past(at, self._connections.clock.now())
         async with self._connections.rows() as pool:
+            if at is not None:
+                stack = self._connections.stack
+                return await reader.count_active_findings_at(pool, stack, at=at)
             return await reader.count_active_findings(pool, self._connections.stack)
 
     async def get(self, key: str) -> FindingRecord:

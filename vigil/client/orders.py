@@ -12,7 +12,7 @@ import msgspec
 from projections.postgres import reader
 from projections.records import OrderSummary
 from vigil.client.connections import Connections
-from vigil.client.page import Page, PagedList
+from vigil.client.page import Page, PagedList, check_past
 
 if TYPE_CHECKING:
     from engine.orders.store import OrderDrift
@@ -45,6 +45,7 @@ class OrderCalls:
         *,
         node: str | None = None,
         actor: str | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -52,22 +53,42 @@ class OrderCalls:
         """Return what people ordered, the latest first: with who, when and why.
 
         Args:
+            at: only what was ordered by then; None: all.
             after: the `next` of a page: only what follows it.
             reverse: from the other end of the list: the first comes first.
 
         Raises:
-            Mistake: `after` is no such `next`.
+            Mistake: `after` is no such `next`, or `at` has no time zone or is yet to come.
         """
+        check_past(at, self._connections.clock.now())
         return await ORDERS.page(
-            self._connections, after=after, limit=limit, node=node, actor=actor, reverse=reverse
+            self._connections,
+            after=after,
+            limit=limit,
+            node=node,
+            actor=actor,
+            at=at,
+            reverse=reverse,
         )
 
     async def count(
-        self, *, node: str | None = None, actor: str | None = None
+        self,
+        *,
+        node: str | None = None,
+        actor: str | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, int]:
-        """Return change → how many of the orders that fit are of it, such as `actor_paused`."""
+        """Return change → how many of the orders that fit are of it, such as `actor_paused`.
+
+        With `at`, only those that were given by then.
+
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        check_past(at, self._connections.clock.now())
         async with self._connections.rows() as pool:
-            return await reader.count_orders(pool, self._connections.stack, node=node, actor=actor)
+            stack = self._connections.stack
+            return await reader.count_orders(pool, stack, node=node, actor=actor, at=at)
 
     async def rebuild(self, *, dry_run: bool = False) -> Sequence[OrderDrift]:
         """Make the modes and pauses that nodes see what people have ordered.

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from projections.postgres.query_result import ROWS_MAX
-from projections.postgres.reader import list_inbox
+from projections.postgres.reader import list_inbox, list_inbox_at
 from projections.records import InboxItem, RowRecord, record_of
 from vigil.asking.rows import why_none_of
 from vigil.errors import Mistake, near_hint
@@ -154,18 +154,23 @@ class PagedList(Generic[R]):
             return None
 
 
+_INBOX_PLACE: Final = {
+    "since": datetime,
+    "kind": str,
+    "id": str,
+    "expectation_id": str | None,
+    "item": int | None,
+}
+
 INBOX: Final = PagedList(
     "inbox",
     InboxItem,
     list_inbox,
-    {
-        "since": datetime,
-        "kind": str,
-        "id": str,
-        "expectation_id": str | None,
-        "item": int | None,
-    },
+    _INBOX_PLACE,
 )
+
+INBOX_AT: Final = PagedList("inbox then", InboxItem, list_inbox_at, _INBOX_PLACE)
+"""What waited at a time."""
 
 
 def checked_one_of(
@@ -187,3 +192,10 @@ def check_time(what: str, time: datetime | None) -> None:
     """Raise `Mistake` if a time has no zone: nobody knows when that is."""
     if time is not None and time.tzinfo is None:  # guard: time-has-zone
         raise Mistake(f"{what}: {time} has no time zone")
+
+
+def check_past(at: datetime | None, now: datetime) -> None:
+    """Raise `Mistake` if a list is asked for as it was at a time that has no zone or is to come."""
+    check_time("at", at)
+    if at is not None and at > now:  # guard: future-has-no-list
+        raise Mistake(f"at: {at.isoformat()} is yet to come", remedy="leave `at` out for now")

@@ -234,6 +234,7 @@ class SyncClient:
         *,
         kind: OneOrMore | None = None,
         actor: OneOrMore | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -244,19 +245,32 @@ class SyncClient:
             kind: `approval`, `output`, `wait`, `workflow_step`, `nondeterministic_replay` or
                 `dead_letter`, or several of them; None: any.
             actor: one, or several.
+            at: what waited then; None: what waits. The command to type and `journal_seq` are as of
+                now, but for outputs; so is what an output says that was proposed anew since. What
+                has been asked anew since is missing where rows keep only the newest: an output
+                whose request was canceled, a step of a workflow, a dead letter.
             after: the `next` of a page: only what follows it.
             reverse: from the other end of the list: the latest comes first.
 
         Raises:
-            Mistake: there is no such `kind`, or `after` is no such `next`.
+            Mistake: there is no such `kind`, `after` is no such `next`, or `at` has no time zone or
+                is yet to come.
         """
         return self._thread.run(
-            self._client.inbox(kind=kind, actor=actor, after=after, reverse=reverse, limit=limit)
+            self._client.inbox(
+                kind=kind, actor=actor, at=at, after=after, reverse=reverse, limit=limit
+            )
         )
 
-    def count_inbox(self, *, actor: OneOrMore | None = None) -> Mapping[str, int]:
-        """Return kind → how much of it waits for a person."""
-        return self._thread.run(self._client.count_inbox(actor=actor))
+    def count_inbox(
+        self, *, actor: OneOrMore | None = None, at: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Return kind → how much of it waits for a person; with `at`, how much waited then.
+
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(self._client.count_inbox(actor=actor, at=at))
 
     def costs(
         self, *, by: CostBy = "actor", since: datetime | None = None, limit: int = 50
@@ -752,6 +766,7 @@ class SyncEpisodeCalls:
         since: datetime | None = None,
         until: datetime | None = None,
         error_class: str | None = None,
+        at: datetime | None = None,
         after: UUID | str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -766,12 +781,18 @@ class SyncEpisodeCalls:
             since: only those that were opened then or later.
             until: only those that were opened before.
             error_class: only those that ended with it, such as `crash`.
-            after: the `next` of a page: what follows it. Or an id: what the list has now after that
-                episode.
+            at: as they were then, the latest opened first; None: as they are. None where nobody
+                knows any more: what one that had started and not ended had used, its model and
+                agent, the metadata of one that had not ended, and places in a queue. As of now,
+                too: `journal_seq`. Of an episode that nodes gave back or that waited for its
+                outputs several times, only the last time is known: before, it is `running`.
+            after: the `next` of a page: what follows it. Or, without `at`, an id: what the list has
+                now after that episode.
             reverse: from the other end of the list: the first that started comes first.
 
         Raises:
-            Mistake: there is no such `status`, a time has no time zone, or `after` is neither.
+            Mistake: there is no such `status`, a time has no time zone, `at` is yet to come, or
+                `after` is neither.
             NotFound: there is no episode of the id `after`.
         """
         return self._thread.run(
@@ -783,6 +804,7 @@ class SyncEpisodeCalls:
                 since=since,
                 until=until,
                 error_class=error_class,
+                at=at,
                 after=after,
                 reverse=reverse,
                 limit=limit,
@@ -797,15 +819,21 @@ class SyncEpisodeCalls:
         subject: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the episodes that fit have it; arguments are as for `list`.
 
         Raises:
-            Mistake: a time has no time zone.
+            Mistake: a time has no time zone, or `at` is yet to come.
         """
         return self._thread.run(
             self._calls.count(
-                actor=actor, expectation=expectation, subject=subject, since=since, until=until
+                actor=actor,
+                expectation=expectation,
+                subject=subject,
+                since=since,
+                until=until,
+                at=at,
             )
         )
 
@@ -1376,6 +1404,7 @@ class SyncFindingCalls:
         status: OneOrMore | None = "active",
         severity: OneOrMore | None = None,
         actor: OneOrMore | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -1390,12 +1419,15 @@ class SyncFindingCalls:
                 or several of them; None: any.
             severity: `low`, `medium`, `high` or `critical`, or several; None: any.
             actor: one, or several.
-            after: the `next` of a page: what follows it. Or a key: what the list has now after that
-                finding.
+            at: as they were then, by their history; None: as they are. As of now, too: `class_` and
+                `caused_by_key`.
+            after: the `next` of a page: what follows it. Or, without `at`, a key: what the list has
+                now after that finding.
             reverse: from the other end of the list: the least severe comes first.
 
         Raises:
-            Mistake: there is no such `status` or `severity`.
+            Mistake: there is no such `status` or `severity`, or `at` has no time zone or is yet to
+                come.
             NotFound: there is no finding of the key `after`.
         """
         return self._thread.run(
@@ -1403,6 +1435,7 @@ class SyncFindingCalls:
                 status=status,
                 severity=severity,
                 actor=actor,
+                at=at,
                 after=after,
                 reverse=reverse,
                 limit=limit,
@@ -1410,18 +1443,28 @@ class SyncFindingCalls:
         )
 
     def count(
-        self, *, severity: OneOrMore | None = None, actor: OneOrMore | None = None
+        self,
+        *,
+        severity: OneOrMore | None = None,
+        actor: OneOrMore | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the findings that fit have it; arguments are as for `list`.
 
         Raises:
-            Mistake: there is no such `severity`.
+            Mistake: there is no such `severity`, or `at` has no time zone or is yet to come.
         """
-        return self._thread.run(self._calls.count(severity=severity, actor=actor))
+        return self._thread.run(self._calls.count(severity=severity, actor=actor, at=at))
 
-    def count_active(self) -> Mapping[str, int]:
-        """Return severity → how many active findings have it, the worst first."""
-        return self._thread.run(self._calls.count_active())
+    def count_active(self, *, at: datetime | None = None) -> Mapping[str, int]:
+        """Return severity → how many active findings have it, the worst first.
+
+        With `at`, how many had it then.
+
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(self._calls.count_active(at=at))
 
     def get(self, key: str) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.
@@ -1564,6 +1607,7 @@ class SyncOrderCalls:
         *,
         node: str | None = None,
         actor: str | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -1571,19 +1615,30 @@ class SyncOrderCalls:
         """Return what people ordered, the latest first: with who, when and why.
 
         Args:
+            at: only what was ordered by then; None: all.
             after: the `next` of a page: only what follows it.
             reverse: from the other end of the list: the first comes first.
 
         Raises:
-            Mistake: `after` is no such `next`.
+            Mistake: `after` is no such `next`, or `at` has no time zone or is yet to come.
         """
         return self._thread.run(
-            self._calls.list(node=node, actor=actor, after=after, reverse=reverse, limit=limit)
+            self._calls.list(
+                node=node, actor=actor, at=at, after=after, reverse=reverse, limit=limit
+            )
         )
 
-    def count(self, *, node: str | None = None, actor: str | None = None) -> Mapping[str, int]:
-        """Return change → how many of the orders that fit are of it, such as `actor_paused`."""
-        return self._thread.run(self._calls.count(node=node, actor=actor))
+    def count(
+        self, *, node: str | None = None, actor: str | None = None, at: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Return change → how many of the orders that fit are of it, such as `actor_paused`.
+
+        With `at`, only those that were given by then.
+
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(self._calls.count(node=node, actor=actor, at=at))
 
     def rebuild(self, *, dry_run: bool = False) -> Sequence[OrderDrift]:
         """Make the modes and pauses that nodes see what people have ordered.

@@ -16,7 +16,7 @@ from streams.model.findings import Finding, FindingStatus, Severity
 from vigil.client.dead_letters import argument
 from vigil.commands.call import call
 from vigil.errors import Mistake, NotFound, Trouble
-from vigil.options import By, IsJson, IsWide, Limit, Reason
+from vigil.options import By, IsJson, IsWide, Limit, PastTime, Reason, read_past
 from vigil.printing import columns
 from vigil.printing.columns import Column, Form, Listing
 from vigil.printing.output import (
@@ -111,16 +111,18 @@ def list_(
     status: Annotated[WantedStatus, Option(help="Only with this status.")] = WantedStatus.ACTIVE,
     severity: Annotated[Severity | None, Option(help="Only of this severity.")] = None,
     actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
+    at: PastTime = None,
     limit: Limit = 50,
     is_wide: IsWide = False,
     is_json: IsJson = False,
 ) -> None:
     """List findings: the most severe first, then the latest changed."""
     only = None if status is WantedStatus.ALL else status
+    then = read_past(at, what="--at", now=_CLOCK.now())
     page = call(
         ctx,
         lambda client: client.findings.list(
-            status=only, severity=severity, actor=actor, limit=limit
+            status=only, severity=severity, actor=actor, at=then, limit=limit
         ),
     )
     print_findings(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)

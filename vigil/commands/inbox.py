@@ -14,7 +14,7 @@ from typer import Option
 from streams.clock import SystemClock
 from streams.model.events import BlockReason
 from vigil.commands.call import call
-from vigil.options import IsJson, Limit
+from vigil.options import IsJson, Limit, PastTime, read_past
 from vigil.printing import columns
 from vigil.printing.output import show_rows
 from vigil.printing.tables import Row, in_words, printable, said, terminal
@@ -34,11 +34,13 @@ def inbox(
     ctx: typer.Context,
     *,
     actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
+    at: PastTime = None,
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:
     """List what waits for a person, with the command to type, oldest first."""
-    page = call(ctx, lambda client: client.inbox(actor=actor, limit=limit))
+    then = read_past(at, what="--at", now=_CLOCK.now())
+    page = call(ctx, lambda client: client.inbox(actor=actor, at=then, limit=limit))
     if is_json:
         show_rows(page.rows, (), is_json=True, why_none=page.why_none)
         return

@@ -14,15 +14,17 @@ from vigil.asking.stack import MODES_MEAN
 from vigil.client.client import Client
 from vigil.commands.call import call
 from vigil.errors import Mistake
-from vigil.options import By, IsJson, IsWide, Limit, Reason
+from vigil.options import By, IsJson, IsWide, Limit, PastTime, Reason, read_past
 from vigil.printing import columns, tables
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import DRY, rows_of, show_section, show_table
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
+    from projections.records import OrderSummary
     from vigil.client.nodes import NodesView
     from vigil.client.orders import OrderOutcome
+    from vigil.client.page import Page
 
 NODES: Final = Listing(
     (
@@ -77,6 +79,7 @@ def list_(
     *,
     node: Annotated[str | None, Option(help="Only about this node.")] = None,
     actor: Annotated[str | None, Option(help="Only about this actor.")] = None,
+    at: PastTime = None,
     limit: Limit = 50,
     is_wide: IsWide = False,
     is_json: IsJson = False,
@@ -85,7 +88,12 @@ def list_(
 
     Modes of nodes, pauses of actors, resets of circuit breakers, and moves to other partitions.
     """
-    page = call(ctx, lambda client: client.orders.list(node=node, actor=actor, limit=limit))
+    then = read_past(at, what="--at", now=_CLOCK.now())
+
+    async def listed(client: Client) -> Page[OrderSummary]:
+        return await client.orders.list(node=node, actor=actor, at=then, limit=limit)
+
+    page = call(ctx, listed)
     print_orders(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
 
 

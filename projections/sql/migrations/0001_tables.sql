@@ -71,6 +71,8 @@ CREATE TABLE episodes (
     would_send jsonb,
     cost_usd numeric NOT NULL DEFAULT 0,
     agent text,
+    left_at timestamptz,
+    deferred_at timestamptz,
     PRIMARY KEY (stack, episode_id)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE episodes IS
@@ -114,6 +116,10 @@ COMMENT ON COLUMN episodes.cost_usd IS
     'What its own requests to models have cost so far, in US dollars, as far as that is known: the sum of its steps. Those of its children are in their rows, and the past of a fork is in that of the other episode.';
 COMMENT ON COLUMN episodes.agent IS
     'The agent that asked a model last: its name, and the digest of its prompt, tools, settings and model. NULL: none did.';
+COMMENT ON COLUMN episodes.left_at IS
+    'When a node that was stopped last gave it back. NULL: none has.';
+COMMENT ON COLUMN episodes.deferred_at IS
+    'When it last began to wait for its own outputs. NULL: it never has.';
 COMMENT ON COLUMN episodes.classification IS 'The conclusion of the strategy.';
 COMMENT ON COLUMN episodes.confidence IS 'How sure the strategy is, 0 to 1.';
 COMMENT ON COLUMN episodes.summary IS 'The conclusion of the strategy in words.';
@@ -169,6 +175,8 @@ COMMENT ON COLUMN episodes.would_send IS
 -- For lists: `sql/list_episodes.sql`. Without journal_seq, or no update would be in place.
 CREATE INDEX episodes_by_start ON episodes (stack, started_at DESC, queued_at DESC);
 CREATE INDEX episodes_by_status ON episodes (stack, status, started_at DESC, queued_at DESC);
+-- For lists of the past: `episodes_at`.
+CREATE INDEX episodes_by_opening ON episodes (stack, queued_at DESC, episode_id DESC);
 CREATE INDEX episodes_by_expectation ON episodes
     (stack, actor_id, expectation_id, started_at DESC);
 CREATE INDEX episodes_by_subject ON episodes USING hash (subject_id);
@@ -1645,6 +1653,9 @@ CREATE TABLE workflow_steps (
     finished_at timestamptz,
     reused_episode_id uuid,
     edited_hash text,
+    decided_at timestamptz,
+    paused_at timestamptz,
+    resumed_at timestamptz,
     PRIMARY KEY (stack, instance_id, step_id, item)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE workflow_steps IS
@@ -1675,6 +1686,12 @@ COMMENT ON COLUMN workflow_steps.asked_at IS 'When approval was requested.';
 COMMENT ON COLUMN workflow_steps.expires_at IS 'Until when it can be approved. NULL: no limit.';
 COMMENT ON COLUMN workflow_steps.decided_by IS 'Who decided. NULL: nobody.';
 COMMENT ON COLUMN workflow_steps.decided_reason IS 'Why, in words.';
+COMMENT ON COLUMN workflow_steps.decided_at IS
+    'When it was last decided, or the request ended with its instance. NULL: neither has happened.';
+COMMENT ON COLUMN workflow_steps.paused_at IS
+    'When it last failed and began to wait for a person. NULL: it never has.';
+COMMENT ON COLUMN workflow_steps.resumed_at IS
+    'When such a wait last ended: by a person, or with its instance. NULL: none has.';
 COMMENT ON COLUMN workflow_steps.compensation_status IS
     'Status of the newest attempt to undo it: running, done, failed or canceled. NULL: there was none.';
 COMMENT ON COLUMN workflow_steps.compensation_episode_id IS 'The episode of that attempt.';
@@ -2313,6 +2330,331 @@ COMMENT ON COLUMN inbox.subject_kind IS
 COMMENT ON COLUMN inbox.subject_id IS 'The subject. NULL: it has none.';
 COMMENT ON COLUMN inbox.item IS
     'Of a step of a workflow: which item of it, from 0. NULL: of all other kinds.';
+
+
+-- The past: rows as they were at a time, of the times that rows keep.
+
+CREATE FUNCTION episodes_at(in_stack text, at timestamptz)
+RETURNS TABLE (
+    episode_id uuid, actor_id text, expectation_id text, status text, subject_kind text,
+    subject_id text, attempts bigint, turns_used bigint, tokens_used bigint, cost_usd numeric,
+    wall_used_ms bigint, model text, agent text, confidence double precision, summary text,
+    error_class text, error_detail text, node text, mode text, metadata jsonb, workflow_id text,
+    workflow_instance_id uuid, workflow_step_id text, queued_at timestamptz,
+    started_at timestamptz, finished_at timestamptz, forked_from uuid, blocked_by text,
+    journal_seq bigint, blocked_ref text, blocked_until timestamptz
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        episode.episode_id, episode.actor_id, episode.expectation_id, then_.status,
+        episode.subject_kind, episode.subject_id,
+        CASE
+            WHEN again.attempt IS NOT NULL THEN again.attempt
+            ELSE (then_.ran_at IS NOT NULL)::int::bigint
+        END,
+        -- guard: past-never-guessed
+        CASE WHEN then_.is_over THEN episode.turns_used WHEN then_.is_new THEN 0 END,
+        CASE WHEN then_.is_over THEN episode.tokens_used WHEN then_.is_new THEN 0 END,
+        CASE WHEN then_.is_over THEN episode.cost_usd WHEN then_.is_new THEN 0 END,
+        CASE WHEN then_.is_over THEN episode.wall_used_ms WHEN then_.is_new THEN 0 END,
+        CASE WHEN then_.is_over THEN episode.model END,
+        CASE WHEN then_.is_over THEN episode.agent END,
+        CASE WHEN then_.is_over OR then_.is_deferred THEN episode.confidence END,
+        CASE WHEN then_.is_over OR then_.is_deferred THEN episode.summary END,
+        CASE WHEN then_.is_over THEN episode.error_class END,
+        CASE WHEN then_.is_over THEN episode.error_detail END,
+        coalesce(again.node, CASE WHEN then_.ran_at IS NOT NULL THEN episode.first_node END),
+        episode.mode,
+        CASE WHEN then_.is_over THEN episode.metadata END,
+        episode.workflow_id, episode.workflow_instance_id, episode.workflow_step_id,
+        episode.queued_at,
+        CASE WHEN episode.started_at <= episodes_at.at THEN episode.started_at END,
+        CASE WHEN then_.is_over THEN episode.finished_at END,
+        episode.forked_from,
+        CASE
+            WHEN then_.status <> 'blocked' THEN NULL
+            WHEN NOT then_.is_asking THEN 'outputs'
+            WHEN block.reason = 'wait' AND coalesce(block.ref, '') = '' THEN NULL
+            ELSE block.reason
+        END,
+        episode.journal_seq,
+        CASE WHEN then_.is_asking AND block.ref <> '' THEN block.ref END,
+        CASE WHEN then_.is_asking THEN block.expires_at END
+    FROM episodes AS episode
+    LEFT JOIN LATERAL (
+        SELECT attempted.attempt, attempted.node, attempted.started_at
+        FROM episode_attempts AS attempted
+        WHERE attempted.stack = episode.stack AND attempted.episode_id = episode.episode_id
+            AND attempted.started_at <= episodes_at.at
+        ORDER BY attempted.attempt DESC
+        LIMIT 1
+    ) AS again ON episode.attempts > 1
+    LEFT JOIN LATERAL (
+        SELECT
+            asked.reason, asked.ref, asked.expires_at,
+            asked.resolved_at > episodes_at.at OR asked.resolved_at IS NULL AS is_open,
+            asked.resolved_at
+        FROM episode_blocks AS asked
+        WHERE asked.stack = episode.stack AND asked.episode_id = episode.episode_id
+            AND asked.blocked_at <= episodes_at.at
+        ORDER BY asked.step_no DESC
+        LIMIT 1
+    ) AS block ON episode.finished_at IS NULL OR episode.finished_at > episodes_at.at
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce(episode.finished_at <= episodes_at.at, false) AS is_over,
+            coalesce(
+                again.started_at,
+                CASE WHEN episode.started_at <= episodes_at.at THEN episode.started_at END
+            ) AS ran_at
+    ) AS moment
+    CROSS JOIN LATERAL (
+        SELECT
+            moment.is_over, moment.ran_at,
+            -- What a fork begins with is of the other episode.
+            moment.ran_at IS NULL AND episode.forked_from IS NULL AS is_new,
+            coalesce(NOT moment.is_over AND block.is_open, false) AS is_asking,
+            coalesce(
+                episode.deferred_at <= episodes_at.at AND episode.deferred_at >= moment.ran_at,
+                false
+            ) AS is_deferred,
+            CASE
+                WHEN moment.is_over THEN episode.status
+                WHEN block.is_open THEN 'blocked'
+                WHEN episode.deferred_at <= episodes_at.at
+                    AND episode.deferred_at >= moment.ran_at THEN 'blocked'
+                WHEN episode.left_at <= episodes_at.at
+                    AND episode.left_at >= moment.ran_at THEN 'queued'
+                WHEN block.resolved_at > moment.ran_at THEN 'queued'
+                WHEN moment.ran_at IS NOT NULL THEN 'running'
+                ELSE 'queued'
+            END AS status
+    ) AS then_
+    WHERE episode.stack = episodes_at.in_stack
+        AND episode.queued_at <= episodes_at.at;  -- guard: unopened-not-in-past
+END;
+COMMENT ON FUNCTION episodes_at(text, timestamptz) IS
+    'The episodes of a stack as they were at a time: status, attempts, node, what they waited for, and how those had ended that had. NULL where nobody knows any more: what one that had not ended had used, its model, agent and metadata. As of now: journal_seq. Of an episode that several nodes gave back, or that waited for its outputs several times, only the last time is known: before, it counts as running.';
+
+
+CREATE FUNCTION findings_at(in_stack text, at timestamptz)
+RETURNS TABLE (
+    finding_key text, raise_no bigint, status text, severity severity, class text,
+    confidence double precision, summary text, subject_kind text, subject_id text, actor_id text,
+    expectation_id text, caused_by_key text, raised_by_episode_id uuid, raised_at timestamptz,
+    updated_at timestamptz, cleared_at timestamptz, cleared_reason text, cleared_by text,
+    expires_at timestamptz, escalated_to severity, acknowledged_by text, journal_seq bigint
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        finding.finding_key, finding.raise_no,
+        CASE WHEN next.journal_seq IS NULL THEN last.status ELSE 'superseded' END,
+        last.severity, finding.class, last.confidence, last.summary, finding.subject_kind,
+        finding.subject_id, finding.actor_id, finding.expectation_id, finding.caused_by_key,
+        finding.raised_by_episode_id, finding.raised_at,
+        (
+            SELECT max(changed.at)
+            FROM finding_events AS changed
+            WHERE changed.stack = finding.stack AND changed.finding_key = finding.finding_key
+                AND changed.raise_no = finding.raise_no AND changed.at <= findings_at.at
+                AND changed.kind NOT IN ('finding_noted', 'finding_acknowledged')
+        ),
+        CASE WHEN last.status <> 'active' THEN finding.cleared_at END,
+        CASE WHEN last.status <> 'active' THEN finding.cleared_reason END,
+        CASE WHEN last.status <> 'active' THEN finding.cleared_by END,
+        last.expires_at,
+        (
+            SELECT raised.severity
+            FROM finding_events AS raised
+            WHERE raised.stack = finding.stack AND raised.finding_key = finding.finding_key
+                AND raised.raise_no = finding.raise_no AND raised.at <= findings_at.at
+                AND raised.kind = 'finding_escalated'
+            ORDER BY raised.journal_seq DESC, raised.event_no DESC
+            LIMIT 1
+        ),
+        CASE WHEN finding.acknowledged_at <= findings_at.at THEN finding.acknowledged_by END,
+        coalesce(next.journal_seq, last.journal_seq)
+    FROM findings AS finding
+    CROSS JOIN LATERAL (
+        SELECT
+            happened.status, happened.severity, happened.confidence, happened.summary,
+            happened.expires_at, happened.journal_seq
+        FROM finding_events AS happened
+        WHERE happened.stack = finding.stack AND happened.finding_key = finding.finding_key
+            AND happened.raise_no = finding.raise_no
+            AND happened.at <= findings_at.at  -- guard: past-knows-no-later-event
+        ORDER BY happened.journal_seq DESC, happened.event_no DESC
+        LIMIT 1
+    ) AS last
+    LEFT JOIN LATERAL (
+        SELECT again.journal_seq
+        FROM finding_events AS again
+        WHERE again.stack = finding.stack AND again.finding_key = finding.finding_key
+            AND again.raise_no > finding.raise_no AND again.at <= findings_at.at
+        ORDER BY again.journal_seq, again.event_no
+        LIMIT 1
+    ) AS next ON finding.superseded_at IS NOT NULL
+    WHERE finding.stack = findings_at.in_stack;
+END;
+COMMENT ON FUNCTION findings_at(text, timestamptz) IS
+    'The findings of a stack as they were at a time, by their history: one row per raise. As of now: class and caused_by_key.';
+
+
+CREATE FUNCTION inbox_at(in_stack text, at timestamptz)
+RETURNS TABLE (
+    kind text, id text, actor_id text, expectation_id text, summary text, since timestamptz,
+    expires_at timestamptz, what_to_do text, episodes bigint, subject_kind text, subject_id text,
+    item bigint, journal_seq bigint, approvers text[], editable boolean
+)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        asking.kind, asking.id, asking.actor_id, asking.expectation_id, asking.summary,
+        asking.since, asking.expires_at, asking.what_to_do,
+        CASE
+            WHEN asking.kind <> 'approval' THEN NULL
+            WHEN asking.request IS NULL THEN 1
+            ELSE asking.equals
+        END,
+        asking.subject_kind, asking.subject_id, NULL::bigint, asking.journal_seq,
+        asking.approvers, asking.editable
+    FROM (
+        SELECT
+            block.reason AS kind, block.episode_id::text AS id, episode.actor_id,
+            episode.expectation_id,
+            CASE block.reason
+                WHEN 'wait' THEN 'waits for ' || block.ref
+                ELSE coalesce(block.summary, left(block.plan::text, 200))
+            END AS summary,
+            block.blocked_at AS since, block.expires_at,
+            CASE block.reason
+                WHEN 'wait' THEN 'vigil episodes resolve ' || shell_word(block.ref)
+                WHEN 'nondeterministic_replay'
+                    THEN format('vigil episodes show %s', block.episode_id)
+                ELSE format('vigil episodes approve %s', block.episode_id)
+            END AS what_to_do,
+            block.journal_seq, block.request, episode.subject_kind, episode.subject_id,
+            CASE WHEN block.reason = 'approval' THEN block.approvers ELSE '{}' END AS approvers,
+            block.reason = 'approval' AND block.editable AS editable,
+            row_number() OVER equal AS place, count(*) OVER equal AS equals
+        FROM episode_blocks AS block
+        JOIN episodes AS episode USING (stack, episode_id)
+        WHERE block.stack = inbox_at.in_stack
+            AND block.blocked_at <= inbox_at.at
+            -- guard: answered-later-waited-then
+            AND (block.resolved_at IS NULL OR block.resolved_at > inbox_at.at)
+            AND (episode.finished_at IS NULL OR episode.finished_at > inbox_at.at)
+            AND (block.reason <> 'wait' OR block.ref <> '')
+        WINDOW equal AS (
+            PARTITION BY block.request
+            ORDER BY block.blocked_at, block.episode_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+        )
+    ) AS asking
+    WHERE asking.request IS NULL OR asking.place = 1
+    UNION ALL
+    SELECT
+        'output', output.output_key, output.actor_id, output.expectation_id,
+        coalesce(output.summary, left(output.payload::text, 200)), asked.at, output.expires_at,
+        format('vigil outputs approve %s', shell_word(output.output_key)), NULL,
+        episode.subject_kind, episode.subject_id, NULL, asked.journal_seq, output.approvers, true
+    FROM outputs AS output
+    CROSS JOIN LATERAL (
+        SELECT happened.kind, happened.at, happened.journal_seq, happened.event_no
+        FROM output_events AS happened
+        WHERE happened.stack = output.stack AND happened.output_key = output.output_key
+            AND happened.at <= inbox_at.at
+        ORDER BY happened.journal_seq DESC, happened.event_no DESC
+        LIMIT 1
+    ) AS asked
+    LEFT JOIN LATERAL (
+        SELECT happened.kind, happened.error_class, happened.attempt
+        FROM output_events AS happened
+        WHERE happened.stack = output.stack AND happened.output_key = output.output_key
+            AND (happened.journal_seq, happened.event_no) > (asked.journal_seq, asked.event_no)
+        ORDER BY happened.journal_seq, happened.event_no
+        LIMIT 1
+    ) AS next ON true
+    LEFT JOIN episodes AS episode
+        ON episode.stack = output.stack AND episode.episode_id = output.episode_id
+    WHERE output.stack = inbox_at.in_stack AND output.created_at <= inbox_at.at
+        AND output.payload_hash IS NOT NULL
+        AND asked.kind IN ('output_proposed', 'output_retried')
+        AND (
+            -- The newest request, or one that people or the time have answered.
+            output.asked_at = asked.at
+            OR next.kind IN ('output_approved', 'output_rejected')
+            OR next.kind = 'output_failed' AND next.error_class = 'approval_expired'
+                AND next.attempt = 0
+        )
+    UNION ALL
+    SELECT
+        'dead_letter', letter.letter_key, letter.actor_id, episode.expectation_id,
+        concat_ws(': ', letter.reason, nullif(
+            CASE
+                WHEN letter.output_key IS NULL THEN letter.detail
+                ELSE left(regexp_replace(rtrim(letter.detail, E' \n'), '^.*\n', ''), 120)
+            END,
+            ''
+        )),
+        letter.lettered_at, NULL,
+        CASE
+            WHEN letter.output_key IS NULL THEN 'vigil dead show ' || shell_word(letter.letter_key)
+            WHEN output.status <> 'failed' THEN
+                'vigil dead discard --reason ''its output has gone on'' '
+                || shell_word(letter.letter_key)
+            ELSE 'vigil outputs retry ' || shell_word(letter.output_key)
+        END,
+        NULL, episode.subject_kind, episode.subject_id, NULL, letter.journal_seq, '{}', false
+    FROM dead_letters AS letter
+    LEFT JOIN episodes AS episode
+        ON episode.stack = letter.stack AND episode.episode_id = letter.episode_id
+    LEFT JOIN outputs AS output
+        ON output.stack = letter.stack AND output.output_key = letter.output_key
+    WHERE letter.stack = inbox_at.in_stack AND letter.lettered_at <= inbox_at.at
+        AND (letter.settled_at IS NULL OR letter.settled_at > inbox_at.at)
+    UNION ALL
+    SELECT
+        'workflow_step', step.instance_id::text, 'workflow-' || instance.workflow_id,
+        step.step_id,
+        CASE
+            WHEN wait.is_pause THEN concat_ws(
+                ': ', format('step %s has failed', step.step_id),
+                CASE WHEN step.finished_at <= inbox_at.at THEN step.error_class END,
+                CASE WHEN step.finished_at <= inbox_at.at THEN step.error_detail END
+            )
+            ELSE coalesce(step.summary, format('step %s is to be approved', step.step_id))
+        END,
+        CASE WHEN wait.is_pause THEN step.paused_at ELSE step.asked_at END,
+        CASE WHEN wait.is_pause THEN NULL ELSE step.expires_at END,
+        CASE
+            WHEN wait.is_pause THEN format(
+                'vigil workflows resume %s %s --retry', step.instance_id, step.step_id
+            )
+            ELSE format('vigil workflows approve %s %s', step.instance_id, step.step_id)
+        END,
+        NULL, NULL, instance.subject_value, step.item, step.journal_seq,
+        CASE WHEN wait.is_pause THEN '{}' ELSE step.approvers END, NOT wait.is_pause
+    FROM workflow_steps AS step
+    JOIN workflow_instances AS instance
+        ON instance.stack = step.stack AND instance.instance_id = step.instance_id
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce(step.asked_at <= inbox_at.at, false) AND (
+                step.decided_at IS NULL OR step.decided_at > inbox_at.at
+                OR step.decided_at < step.asked_at
+            ) AS is_request,
+            coalesce(step.paused_at <= inbox_at.at, false) AND (
+                step.resumed_at IS NULL OR step.resumed_at > inbox_at.at
+                OR step.resumed_at < step.paused_at
+            ) AS is_pause
+    ) AS wait
+    WHERE step.stack = inbox_at.in_stack AND (wait.is_request OR wait.is_pause);
+END;
+COMMENT ON FUNCTION inbox_at(text, timestamptz) IS
+    'What waited for a person at a time, as the view inbox has it, with who could decide, none: anybody, and whether what is approved could be changed. As of now: the command to type, journal_seq of all but outputs, and what an output says that was proposed anew since. Unknown: why a step had failed that was tried again since. Missing is what has waited again since: an output whose earlier request was canceled, a step of a workflow, a dead letter that was written anew.';
 
 
 -- Claims and checkpoints: which node works on what, and how far the rows have come.

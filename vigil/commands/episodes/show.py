@@ -184,6 +184,7 @@ def list_(
     until: Annotated[
         str | None, Option(metavar="TIME", help="Only opened before; written as for --since.")
     ] = None,
+    at: options.PastTime = None,
     after: Annotated[
         str | None,
         Option(metavar="ID", help="The next page: only what the list has after this episode."),
@@ -192,8 +193,9 @@ def list_(
     is_wide: options.IsWide = False,
     is_json: options.IsJson = False,
 ) -> None:
-    """List episodes: queued ones first, then the latest started."""
+    """List episodes: queued ones first, then the latest started; with --at the latest opened."""
     now = _CLOCK.now()
+    then = options.read_past(at, what="--at", now=now)
     begins = options.read_past(since, what="--since", now=now)
     ends = options.read_past(until, what="--until", now=now)
 
@@ -205,6 +207,7 @@ def list_(
             subject=subject,
             since=begins,
             until=ends,
+            at=then,
             after=after,
             limit=limit,
         )
@@ -212,7 +215,8 @@ def list_(
     page = call(ctx, listed)
     print_episodes(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
     if page.next is not None and not is_json:
-        say_aside(f"there may be more: add --after {page.rows[-1]['episode_id']}")
+        place = page.rows[-1]["episode_id"] if then is None else page.next
+        say_aside(f"there may be more: add --after {place}")
 
 
 def print_episodes(

@@ -29,6 +29,7 @@ from vigil.web.api.operation import (
     ListAnswer,
     NothingAsked,
     Operation,
+    Past,
     Reason,
     counted,
     listed,
@@ -97,6 +98,7 @@ class ListOrders(AskedOfList, frozen=True, kw_only=True):
 
     node: str | None = None
     actor: str | None = None
+    at: Past = None
 
 
 class CountOrders(ApiRequest, frozen=True, kw_only=True):
@@ -104,6 +106,7 @@ class CountOrders(ApiRequest, frozen=True, kw_only=True):
 
     node: str | None = None
     actor: str | None = None
+    at: Past = None
 
 
 class Rebuild(ApiRequest, frozen=True, kw_only=True):

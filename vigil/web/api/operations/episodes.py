@@ -40,6 +40,7 @@ from vigil.web.api.operation import (
     Limit,
     ListAnswer,
     Operation,
+    Past,
     Reason,
     Time,
     Words,
@@ -133,6 +134,7 @@ class ListEpisodes(AskedOfList, frozen=True, kw_only=True):
     error_class: Annotated[
         str | None, Meta(description="Only those that ended with it, such as `crash`.")
     ] = None
+    at: Past = None
 
 
 class FailuresOfEpisodes(ApiRequest, frozen=True, kw_only=True):
@@ -152,6 +154,7 @@ class CountEpisodes(ApiRequest, frozen=True, kw_only=True):
     subject: str | None = None
     since: Time | None = None
     until: Time | None = None
+    at: Past = None
 
 
 class CountOverTime(ApiRequest, frozen=True, kw_only=True):

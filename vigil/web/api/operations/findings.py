@@ -19,8 +19,8 @@ from vigil.web.api.operation import (
     AskedOfList,
     Counts,
     ListAnswer,
-    NothingAsked,
     Operation,
+    Past,
     Reason,
     Words,
     counted,
@@ -42,6 +42,7 @@ class ListFindings(AskedOfList, frozen=True, kw_only=True):
     ] = ("active",)
     severity: Words = None
     actor: Words = None
+    at: Past = None
 
 
 class CountFindings(ApiRequest, frozen=True, kw_only=True):
@@ -49,6 +50,13 @@ class CountFindings(ApiRequest, frozen=True, kw_only=True):
 
     severity: Words = None
     actor: Words = None
+    at: Past = None
+
+
+class CountActiveFindings(ApiRequest, frozen=True, kw_only=True):
+    """When."""
+
+    at: Past = None
 
 
 class FindingAsked(ApiRequest, frozen=True, kw_only=True):
@@ -126,9 +134,9 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="Count active findings by their severity, the worst first.",
         role=Role.VIEWER,
         scope=READ,
-        asks=NothingAsked,
+        asks=CountActiveFindings,
         gives=Counts,
-        call=lambda client, *_: counted(client.findings.count_active()),
+        call=lambda client, asked, _: counted(client.findings.count_active(**said(asked))),
     ),
     Operation(
         name="findings.get",

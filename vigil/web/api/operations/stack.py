@@ -22,6 +22,7 @@ from vigil.web.api.operation import (
     ListAnswer,
     NothingAsked,
     Operation,
+    Past,
     Reason,
     Time,
     Words,
@@ -39,12 +40,14 @@ class ListInbox(AskedOfList, frozen=True, kw_only=True):
 
     kind: Words = None
     actor: Words = None
+    at: Past = None
 
 
 class CountInbox(ApiRequest, frozen=True, kw_only=True):
     """Which items."""
 
     actor: Words = None
+    at: Past = None
 
 
 class SumCosts(ApiRequest, frozen=True, kw_only=True):

@@ -1,0 +1,271 @@
+"""Lists of the past: rows as they were at a time are what the lists of now said at that time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from projections.postgres import reader
+from projections.project import project as changes_of
+from streams.model.events import (
+    DeadDiscarded,
+    EndStatus,
+    EpisodeDeferred,
+    EpisodeLeft,
+    FindingAcknowledged,
+    FindingCleared,
+    FindingEscalated,
+    FindingRaised,
+    FindingUpdated,
+    OutputApproved,
+    OutputAttempted,
+    OutputCanceled,
+    OutputDelivered,
+    OutputFailed,
+    OutputRejected,
+    OutputRetried,
+)
+from streams.model.findings import DueTimer, FindingStatus, Person, Severity
+from streams.ports.log import Commit, Recorded
+from tests.engine.workflows.flows import given
+from tests.projections import lives
+from tests.projections.lives import AT, write
+from tests.projections.test_workflow_rows import LIVES
+from tests.size import size
+
+SECOND = timedelta(seconds=1)
+PER_AGGREGATE = 4
+UNKNOWN = {
+    *("turns_used", "tokens_used", "cost_usd", "wall_used_ms", "model", "agent", "metadata"),
+    *("position", "journal_seq"),
+}
+"""Columns of an episode of the past that may be unknown, or are as of now."""
+
+
+class Life:
+    """What happens to one episode, output, finding or letter, a random event at a time."""
+
+    def __init__(self, number, dice):
+        self.number, self.dice = number, dice
+        self.state, self.count = "new", 0
+
+    def go(self, **ways):
+        """Take one of the ways, which are named after the states that they lead to."""
+        state = self.dice.choice(list(ways))
+        self.state = state.rstrip("_")
+        return ways[state]()
+
+
+class EpisodeLife(Life):
+    def subject(self, stack):
+        return stack.episode(lives.episode_id(self.number))
+
+    def start(self):
+        self.count += 1
+        return (lives.started(self.count, node=f"n{self.count % 3}"),)
+
+    def block(self, **fields):
+        self.step = getattr(self, "step", 0) + 1
+        return (lives.blocked(self.step, **fields),)
+
+    def next(self, at):
+        ends = {
+            "over": lambda: (lives.converged(), lives.finished()),
+            "over_": lambda: (lives.finished(EndStatus.FAILED, error_class="crash"),),
+        }
+        match self.state:
+            case "new":
+                return self.go(queued=lambda: (lives.opened(self.number),))
+            case "queued":
+                canceled = {"over": lambda: (lives.finished(EndStatus.CANCELED),)}
+                return self.go(running=self.start, running_=self.start, **canceled)
+            case "running":
+                return self.go(
+                    blocked=lambda: self.block(request=self.dice.choice(["", "r1"])),
+                    blocked_=lambda: self.block(ref="payment:42", expires_at=at + SECOND),
+                    left=lambda: (EpisodeLeft(node="n1"),),
+                    deferred=lambda: (lives.converged(), EpisodeDeferred(pending=("mail:1",))),
+                    **ends,
+                )
+            case "blocked":
+                answer = lambda: (lives.resolved(self.step),)  # noqa: E731
+                return self.go(queued=answer, queued_=answer, over=ends["over_"])
+            case "left" | "deferred":
+                # Only the newest of these is known: what follows is the end.
+                return self.go(**ends)
+        return ()
+
+
+class FindingLife(Life):
+    def subject(self, stack):
+        return stack.finding(f"disk:h{self.number}")
+
+    def next(self, at):
+        ways = {
+            "new": ("raise",),
+            "over": ("raise",),
+            "active": ("update", "escalate", "acknowledge", "clear"),
+        }
+        way = self.dice.choice(ways.get(self.state, ()))
+        if way == "raise":
+            self.count, self.state = self.count + 1, "active"
+            severity = self.dice.choice(list(Severity))
+            self.found = lives.finding(
+                f"disk:h{self.number}",
+                severity=severity,
+                raise_no=self.count,
+                raised_at=at,
+                updated_at=at,
+            )
+            return (FindingRaised(finding=self.found, cause=lives.CAUSE),)
+        changes = {
+            "update": {"summary": f"number {at}", "severity": self.dice.choice(list(Severity))},
+            "escalate": {"severity": Severity.CRITICAL, "escalated_to": Severity.CRITICAL},
+            "acknowledge": {"acknowledged_by": "ann", "acknowledged_at": at},
+            "clear": {"status": FindingStatus.CLEARED, "cleared_at": at, "cleared_reason": "ok"},
+        }
+        before = self.found
+        if way == "acknowledge" and before.acknowledged_by:
+            return ()
+        if way != "acknowledge":
+            changes[way]["updated_at"] = at
+        self.found = replace(before, **changes[way])
+        person, timer = Person(by="ann"), DueTimer(timer_id="t1")
+        match way:
+            case "update":
+                return (FindingUpdated(finding=self.found, cause=lives.CAUSE),)
+            case "escalate":
+                from_ = before.severity
+                return (FindingEscalated(finding=self.found, cause=timer, from_severity=from_),)
+            case "acknowledge":
+                return (FindingAcknowledged(finding=self.found, cause=person),)
+        self.state = "over"
+        return (FindingCleared(finding=self.found, cause=lives.CAUSE),)
+
+
+class OutputLife(Life):
+    def subject(self, stack):
+        return stack.output(f"mail:{self.number}")
+
+    def next(self, at):
+        match self.state:
+            case "new":
+                key = f"mail:{self.number}"
+                asks = lives.approval(expires_at=at + SECOND)
+                return self.go(
+                    asked=lambda: (lives.proposed(100, key=key, approval=asks),),
+                    sent=lambda: (lives.proposed(100, key=key),),
+                )
+            case "asked":
+                expired = OutputFailed(attempt=0, error_class="approval_expired")
+                return self.go(
+                    sent=lambda: (OutputApproved(by="ann"),),
+                    over=lambda: (OutputRejected(by="ann"),),
+                    over_=lambda: (OutputCanceled(by="ann"),),
+                    failed=lambda: (expired,),
+                )
+            case "sent":
+                failed = OutputFailed(attempt=1, error_class="http_400")
+                return self.go(
+                    sent=lambda: (OutputAttempted(attempt=1, node="n1"),),
+                    over=lambda: (OutputDelivered(attempt=1),),
+                    failed=lambda: (failed,),
+                )
+            case "failed":
+                return self.go(sent=lambda: (OutputRetried(by="ann"),))
+        return ()
+
+
+class LetterLife(Life):
+    def subject(self, stack):
+        return stack.dead("events", str(self.number))
+
+    def next(self, at):
+        match self.state:
+            case "new":
+                return self.go(waits=lambda: (lives.lettered(seq=self.number),))
+            case "waits":
+                return self.go(over=lambda: (DeadDiscarded(by="ann"),))
+        return ()
+
+
+async def lists_of_now(pool, stack):
+    return {
+        "episodes": await reader.list_episodes(pool, stack),
+        "episode counts": await reader.count_episodes(pool, stack),
+        "findings": await reader.list_findings(pool, stack),
+        "active findings": await reader.count_active_findings(pool, stack),
+        "finding counts": await reader.count_findings(pool, stack),
+        "inbox": await reader.list_inbox(pool, stack),
+        "inbox counts": await reader.count_inbox(pool, stack),
+    }
+
+
+async def lists_at(pool, stack, at):
+    return {
+        "episodes": await reader.list_episodes_at(pool, stack, at=at),
+        "episode counts": await reader.count_episodes_at(pool, stack, at=at),
+        "findings": await reader.list_findings_at(pool, stack, at=at),
+        "active findings": await reader.count_active_findings_at(pool, stack, at=at),
+        "finding counts": await reader.count_findings_at(pool, stack, at=at),
+        "inbox": await reader.list_inbox_at(pool, stack, at=at),
+        "inbox counts": await reader.count_inbox_at(pool, stack, at=at),
+    }
+
+
+def comparable(lists):
+    """Return lists without what is as of now, in an order that lists of both kinds have."""
+    episodes = [
+        {name: each for name, each in row.items() if name not in UNKNOWN}
+        for row in sorted(lists["episodes"], key=lambda row: row["episode_id"])
+    ]
+    inbox = [
+        {name: each for name, each in row.items() if name not in {"journal_seq", "what_to_do"}}
+        for row in lists["inbox"]
+    ]
+    return lists | {"episodes": episodes, "inbox": inbox}
+
+
+@pytest.mark.parametrize("seed", range(size("past", short=3, full=200)))
+async def test_lists_of_the_past_are_what_the_lists_of_now_said_then(pool, stack, seed):
+    dice = Random(seed)
+    kinds = (EpisodeLife, FindingLife, OutputLife, LetterLife)
+    lived = [kind(number, dice) for kind in kinds for number in range(1, 1 + PER_AGGREGATE)]
+    said = {}
+    for second in range(60):
+        at, life = AT + second * SECOND, dice.choice(lived)
+        events = life.next(at)
+        if events:
+            made = Commit(id=f"c{second}", at=at, events=events)
+            record = Recorded(subject=life.subject(stack), seq=1 + second, commit=made)
+            await write(pool, changes_of([record], stack=stack), stack=stack)
+        said[at] = comparable(await lists_of_now(pool, stack))
+
+    for at, lists in said.items():
+        then = comparable(await lists_at(pool, stack, at))
+        for name, said_then in lists.items():
+            assert then[name] == said_then, (name, at)
+
+
+# Of a step that has failed again, the rows keep the last time only.
+ASKED_ONCE = {name: life for name, life in LIVES.items() if "tried again" not in name}
+
+
+@pytest.mark.parametrize("life", ASKED_ONCE.values(), ids=ASKED_ONCE)
+async def test_steps_that_waited_for_people_are_what_the_inbox_said_then(pool, stack, life):
+    story, happens = life
+    subject = stack.workflow(str(UUID(int=1)))
+    said = {}
+    for number, each in enumerate(given(story).when(*happens).flow.journal):
+        # Every commit at a time of its own, whatever the flow's clock says.
+        at = AT + number * SECOND
+        record = replace(each, subject=subject, commit=replace(each.commit, at=at))
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+        said[at] = comparable(await lists_of_now(pool, stack))["inbox"]
+
+    for at, inbox in said.items():
+        assert comparable(await lists_at(pool, stack, at))["inbox"] == inbox, at
