@@ -11132,6 +11132,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/web/screens/test_all.py",
     ),
     Mutant(
+        "past-takes-no-orders",
+        "console: nothing is ordered in the past",
+        never,
+        "tests/web/screens/test_past.py",
+    ),
+    Mutant(
+        "past-is-only-looked-at",
+        "console: a page in the past has no form that orders",
+        gives("identity.role"),
+        "tests/web/screens/test_past.py",
+    ),
+    Mutant(
+        "page-of-future-refused",
+        "console: no page is of a time that is yet to come",
+        never,
+        "tests/web/screens/test_past.py",
+    ),
+    Mutant(
         "huge-graph-is-a-list",
         "console: a graph of too many nodes is not laid out",
         never,

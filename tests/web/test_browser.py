@@ -121,6 +121,25 @@ async def test_an_episode_is_forked_and_compared_with_the_original(page, served)
     await expect(page.get_by_role("heading", name="How they began")).to_be_visible()
 
 
+async def test_the_slider_moves_the_page_and_its_links_through_time(page, served):
+    await sign_in(page, served, to="/findings")
+    await expect(page.locator("tbody tr").first).to_be_visible()
+    await page.locator(".past summary").click()
+    slider = page.locator("input[name=ago]")
+    await slider.focus()
+    await page.keyboard.press("End")
+    await expect(page.locator("#then")).to_contain_text("As it was at")
+    await expect(page).to_have_url(re.compile(r"/findings\?at=20"))
+
+    await expect(page.locator("tbody tr")).to_have_count(0)
+    await page.get_by_role("link", name="Episodes", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"/episodes\?at=20"))
+    await expect(page.locator(".empty")).to_be_visible()
+    await page.get_by_role("link", name="Now", exact=True).click()
+    await expect(page.locator("tbody tr").first).to_be_visible()
+    await expect(page.locator("#then")).to_have_count(0)
+
+
 async def test_everything_is_reached_by_keys(page, served):
     await sign_in(page, served, to="/episodes")
     await page.keyboard.press("Tab")

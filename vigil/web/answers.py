@@ -18,7 +18,7 @@ from vigil.web.layout import PageFrame
 from vigil.web.policy import content_policy, local_path
 from vigil.web.positions import NOWHERE, RowsPosition
 from vigil.web.said import SAID, unquoted
-from vigil.web.screen import Drawn
+from vigil.web.screen import Drawn, PageRequest
 
 THEME: Final = "vigil_theme"
 """The cookie of who has chosen light or dark."""
@@ -46,6 +46,8 @@ class Answers:
         position: RowsPosition = NOWHERE,
         waiting: dict[str, int] | None = None,
         says: str = "",
+        asked: PageRequest | None = None,
+        has_past: bool = False,
     ) -> PageFrame:
         """Return what stands around a page."""
         theme = request.cookies.get(THEME, "")
@@ -60,6 +62,8 @@ class Answers:
             position=position,
             waiting=waiting or {},
             live=live,
+            asked=asked,
+            has_past=has_past,
             said=says or unquoted(request.cookies.get(SAID, "")),
         )
 

@@ -33,8 +33,9 @@ from htpy import input as entry
 
 from engine.people.identity import Identity, Role
 from vigil.web.icons import mark
+from vigil.web.past import banner, slider
 from vigil.web.positions import RowsPosition
-from vigil.web.screen import Drawn
+from vigil.web.screen import Drawn, PageRequest
 
 SECTIONS: Final = (
     ("/", "Overview"),
@@ -85,6 +86,14 @@ class PageFrame:
     said: str = ""
     """What became of what was ordered on the page before."""
     sections: Sequence[tuple[str, str]] = SECTIONS
+    asked: PageRequest | None = None
+    """What was asked for, which has the time of the page; None: the page is not of a screen."""
+    has_past: bool = False
+    """Whether the page is as it was at that time."""
+
+    def to(self, path: str) -> str:
+        """Return the address of another page, at the same time."""
+        return path if self.asked is None else self.asked.to(path)
 
 
 def parts_of(drawn: Drawn) -> dict[str, Element]:
@@ -130,6 +139,7 @@ def page(frame: PageFrame, drawn: Drawn) -> Element:
                 data_seq=str(frame.position.number) if frame.live else None,
             )[
                 p("#away.note", role="status", hidden=True),
+                banner(frame.asked, has_past=frame.has_past) if frame.asked else None,
                 p("#say", class_={"said": bool(frame.said)}, role="status")[frame.said],
                 arranged(parts, drawn.side),
             ],
@@ -144,10 +154,10 @@ def _side(frame: PageFrame) -> Element:
         if each[0] not in ADMINS_ONLY or frame.identity.role is Role.ADMIN
     )
     return div(".side")[
-        a(".brand", href="/")[mark(), span["Vigil"], span(".sr")[": overview"]],
+        a(".brand", href=frame.to("/"))[mark(), span["Vigil"], span(".sr")[": overview"]],
         nav(aria_label="Pages of the console")[
             (
-                a(href=href, aria_current=href == frame.section and "page")[
+                a(href=frame.to(href), aria_current=href == frame.section and "page")[
                     word,
                     _count(frame.waiting.get(href, 0)),
                 ]
@@ -166,7 +176,8 @@ def _bar(frame: PageFrame, drawn: Drawn) -> Element:
     up = drawn.up or ((frame.section, here) if here and here != drawn.title else None)
     return header(".bar")[
         nav(".crumbs", aria_label="Where you are")[
-            a(href="/")[frame.stack], up and fragment[" / ", a(href=up[0])[up[1]]]
+            a(href=frame.to("/"))[frame.stack],
+            up and fragment[" / ", a(href=frame.to(up[0]))[up[1]]],
         ],
         form(".go", method="get", action="/go", role="search")[
             entry(
@@ -179,6 +190,7 @@ def _bar(frame: PageFrame, drawn: Drawn) -> Element:
             )
         ],
         div(".end")[
+            slider(frame.asked) if frame.asked else None,
             button(".live", type="button", data_state="static")["Not live"],
             span(".seq.wide", title="Up to here in the journal this page is true")[
                 frame.position.says

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -20,14 +21,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from engine.people.identity import Identity
+from engine.people.identity import Identity, Role
 from vigil.client import Client
-from vigil.errors import VigilError
+from vigil.errors import Mistake, VigilError
 from vigil.web.answers import Answers
 from vigil.web.forms import read_form
 from vigil.web.live import LivePages
-from vigil.web.positions import count_waiting, read_position
-from vigil.web.screen import Drawn, PageRequest, Screen, address
+from vigil.web.past import AGO, PAST_S, time_of
+from vigil.web.positions import NOWHERE, count_waiting, read_position
+from vigil.web.screen import AT, Drawn, PageRequest, Screen, address
 from vigil.web.table import SCREENS
 
 EVENTS: Final = "text/event-stream"
@@ -73,24 +75,41 @@ class Pages:
         if not identity.role.includes(screen.role):  # guard: screen-for-its-role
             says = f"this page is for the role {screen.role}; you are {identity.role}"
             return self.answers.failed(request, "Not for you", says, status=403)
-        asked = await self._asked(screen, request, identity)
+        try:
+            asked = await self._asked(screen, request, identity)
+        except Mistake as error:
+            return self.answers.refused(request, error)
+        if AGO in request.query_params:
+            return RedirectResponse(_moved(asked, request.query_params[AGO]), status_code=303)
+        if asked.at is not None and screen.orders:  # guard: past-takes-no-orders
+            says = "nobody orders anything in the past: go to now first"
+            return self.answers.failed(request, "That cannot be", says, status=400)
         if EVENTS in request.headers.get("accept", ""):
             return self._watched(screen, asked, request)
         try:
-            position = await read_position(self.client)
+            position = NOWHERE if asked.at else await read_position(self.client)
             drawn = await screen.draw(self.client, asked)
-            waiting = await count_waiting(self.client)
+            waiting = await count_waiting(self.client, at=asked.at)
         except VigilError as error:
             return self.answers.refused(request, error)
-        live = address(asked.path, **dict(asked.filters)) if screen.is_live else ""
+        is_live = screen.is_live and asked.at is None
         frame = self.answers.frame(
-            request, section=screen.section, live=live, position=position, waiting=waiting
+            request,
+            section=screen.section,
+            live=address(asked.path, **dict(asked.filters)) if is_live else "",
+            position=position,
+            waiting=waiting,
+            asked=asked,
+            has_past=screen.has_past,
         )
         return self.answers.page(frame, drawn)
 
     async def _asked(self, screen: Screen, request: Request, identity: Identity) -> PageRequest:
         said = request.query_params.items()
-        filters = {name: text for name, text in said if text and name in screen.filters}
+        known = {*screen.filters, AT}
+        filters = {name: text for name, text in said if text and name in known}
+        now = self.client.connections.clock.now()
+        at = time_of(filters[AT], now) if AT in filters else None
         if request.method == "POST":
             filters = await read_form(request)
         return PageRequest(
@@ -98,13 +117,15 @@ class Pages:
             path=quote(request.scope["path"], safe="/:@"),
             words=dict(request.path_params),
             filters=filters,
-            role=identity.role,
-            now=self.client.connections.clock.now(),
+            # Who looks at the past only looks.
+            role=identity.role if at is None else Role.VIEWER,  # guard: past-is-only-looked-at
+            now=now,
+            at=at,
         )
 
     def _watched(self, screen: Screen, asked: PageRequest, request: Request) -> Response:
         """Return what becomes of a page, for as long as it is watched."""
-        if not screen.is_live:
+        if not screen.is_live or asked.at is not None:
             raise HTTPException(406, "this page does not change by itself")
         key = f"{asked.role} {address(asked.path, **dict(asked.filters))}"
         if not self.live.has_room(key):
@@ -120,3 +141,10 @@ class Pages:
     async def _drawn_now(self, screen: Screen, asked: PageRequest) -> Drawn:
         now = self.client.connections.clock.now()
         return await screen.draw(self.client, replace(asked, now=now))
+
+
+def _moved(asked: PageRequest, ago: str) -> str:
+    """Return the address of a page so many seconds ago; of none, that of now."""
+    seconds = min(int(ago), PAST_S) if ago.isdecimal() else 0
+    at = asked.now - timedelta(seconds=seconds)
+    return asked.link(at=at.isoformat(timespec="seconds") if seconds else None)

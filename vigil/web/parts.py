@@ -51,7 +51,7 @@ from htpy import input as entry
 from engine.people.identity import Role
 from vigil.printing.columns import age, took
 from vigil.web.icons import icon
-from vigil.web.screen import PageRequest
+from vigil.web.screen import AT, PageRequest
 
 TEXT_CHARS_MAX: Final = 20_000
 """Most of a value that a page shows; what is longer is cut, and says so."""
@@ -308,7 +308,7 @@ def narrowing(asked: PageRequest, *fields: Element, kept: Sequence[str] = ()) ->
     return form(".row.filters", method="get", action=asked.path)[
         (
             entry(type="hidden", name=name, value=asked.filter(name))
-            for name in kept
+            for name in (*kept, AT)
             if asked.filter(name)
         ),
         fields,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import structlog
@@ -52,8 +53,11 @@ async def wait_shown(client: Client) -> None:
         log.info("rows are behind", error=str(error))
 
 
-async def count_waiting(client: Client) -> dict[str, int]:
-    """Return the address of an entry of the navigation → how much there waits for people."""
-    waiting = await client.count_inbox()
+async def count_waiting(client: Client, *, at: datetime | None = None) -> dict[str, int]:
+    """Return the address of an entry of the navigation → how much there waits for people.
+
+    With `at`, how much waited then.
+    """
+    waiting = await client.count_inbox(at=at)
     letters = waiting.get("dead_letter", 0)
     return {"/inbox": sum(waiting.values()), "/dead-letters": letters}

@@ -23,6 +23,10 @@ PAGING: Final = frozenset({"after", "reverse"})
 """What says where in a list a page is; another filter begins the list anew."""
 
 
+AT: Final = "at"
+"""The filter of all pages that says at which time they are."""
+
+
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a person has asked for: the address of a page, and who asks."""
 
@@ -35,6 +39,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     """What whoever asks may do: buttons that are not for them are not drawn."""
     now: datetime
+    at: datetime | None = None
+    """The time at which the page is; None: it is of now."""
 
     def filter(self, name: str) -> str | None:
         """Return what a filter is set to; None: it is not."""
@@ -48,6 +54,10 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         """
         kept = {name: text for name, text in self.filters.items() if name not in PAGING}
         return address(self.path, **{**kept, **changes})
+
+    def to(self, path: str, **filters: str | None) -> str:
+        """Return the address of another page, at the same time as this one."""
+        return address(path, **filters, at=self.filter(AT))
 
 
 def address(path: str, **filters: str | None) -> str:
@@ -87,6 +97,10 @@ class Screen:
     """Who may see it."""
     is_live: bool = True
     """Whether it is drawn anew while it is watched. What people fill in is not."""
+    has_past: bool = False
+    """Whether it can be drawn as it was at a time; others then say that they are of now."""
+    orders: bool = False
+    """Whether it is there to order something, which nobody does in the past."""
     is_form: bool = False
     """Whether a form of it is sent to itself, to see what would come of it; that has any fields."""
     filters: Collection[str] = field(default=())

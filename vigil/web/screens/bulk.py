@@ -103,5 +103,6 @@ SCREEN: Final = Screen(
     section="/episodes",
     role=Role.OPERATOR,
     is_live=False,
+    orders=True,
     filters=("do", *MATCHING),
 )

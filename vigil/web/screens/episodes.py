@@ -65,9 +65,12 @@ CELLS: Final = (
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read the list and its counts, and draw them."""
     actor, expectation, subject = (asked.filter(each) for each in FILTERS[:3])
-    counts = await client.episodes.count(actor=actor, expectation=expectation, subject=subject)
+    at = asked.at
+    counts = await client.episodes.count(
+        actor=actor, expectation=expectation, subject=subject, at=at
+    )
     beside = a(".btn", href=address(asked.path, status=FAILED, group="1"))["Failures by cause"]
-    if asked.filter("status") == FAILED and asked.filter("group"):
+    if asked.filter("status") == FAILED and asked.filter("group") and at is None:
         groups = await client.episodes.failures(
             actor=actor, expectation=expectation, limit=GROUPS_MAX
         )
@@ -81,13 +84,14 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         expectation=expectation,
         subject=subject,
         error_class=asked.filter("error"),
+        at=at,
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
-    queues = await read_queues(client, page.items)
+    queues = NO_QUEUES if at else await read_queues(client, page.items)
     return Drawn(
         title="Episodes",
-        beside=counts.get(FAILED, 0) > 0 and beside,
+        beside=at is None and counts.get(FAILED, 0) > 0 and beside,
         parts={"filters": filters(asked, counts), "list": listed(asked, page, queues)},
     )
 
@@ -101,7 +105,7 @@ def filters(asked: PageRequest, counts: Mapping[str, int]) -> Node:
     ways = [(None, "one by one", None), ("1", "by cause", None)]
     return [
         chips(asked, "status", [all_, *each]),
-        asked.filter("status") == FAILED and chips(asked, "group", ways),
+        asked.filter("status") == FAILED and asked.at is None and chips(asked, "group", ways),
         narrowing(
             asked,
             field("actor", "Actor", asked.filter("actor")),
@@ -162,7 +166,7 @@ def listed(
         says = page.why_none or "No episode fits these filters."
         return card("None", nothing(says, "An event, a schedule or a person starts episodes."))
     return card(
-        "Latest first",
+        "Latest first" if asked.at is None else "Latest opened first",
         table_of(page.items, asked, queues),
         pager(asked, page.next),
         beside=f"{len(page.items)} on this page",
@@ -186,11 +190,11 @@ def _row(
     return (
         fragment[
             titled(
-                place("episodes", episode.episode_id),
+                asked.to(place("episodes", episode.episode_id)),
                 f"{episode.actor_id} / {episode.expectation_id}",
                 said_of(episode),
             ),
-            held(episode, queues),
+            held(episode, queues) if asked.at is None else None,
         ],
         pill(episode.status, waiting_words(episode)),
         count(episode.turns_used or None),
@@ -223,4 +227,6 @@ def waiting_words(episode: EpisodeSummary) -> str:
     return words.get(episode.blocked_by, f"waits for {episode.blocked_by}")
 
 
-SCREEN: Final = Screen(path="/episodes", draw=draw, section="/episodes", filters=FILTERS)
+SCREEN: Final = Screen(
+    path="/episodes", draw=draw, section="/episodes", filters=FILTERS, has_past=True
+)

@@ -301,6 +301,7 @@ PUBLISH: Final = Screen(
     section="/events",
     role=Role.OPERATOR,
     is_live=False,
+    orders=True,
     filters=("name",),
 )
 
@@ -310,5 +311,6 @@ FIRE: Final = Screen(
     section="/events",
     role=Role.OPERATOR,
     is_live=False,
+    orders=True,
     filters=("actor", "expectation"),
 )

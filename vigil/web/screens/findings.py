@@ -69,12 +69,13 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         status=None if status == ANY else status,
         severity=severity,
         actor=actor,
+        at=asked.at,
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
-    by_status = await client.findings.count(severity=severity, actor=actor)
+    by_status = await client.findings.count(severity=severity, actor=actor, at=asked.at)
     by_severity = {
-        each: _of(await client.findings.count(severity=each, actor=actor), status)
+        each: _of(await client.findings.count(severity=each, actor=actor, at=asked.at), status)
         for each in SEVERITIES
     }
     return Drawn(
@@ -113,7 +114,7 @@ def list_of(asked: PageRequest, page: Page[FindingSummary]) -> Element:
     if not page.items:
         hint: Node = "Episodes raise findings: an actor returns raise_finding(…)."
         if asked.filters:
-            hint = a(href=asked.path)["Show all that are active"]
+            hint = a(href=asked.to(asked.path))["Show all that are active"]
         return card("None", nothing(page.why_none or "No finding fits these filters.", hint))
     return card(
         "Worst first",
@@ -131,7 +132,7 @@ def _row(finding: FindingSummary, asked: PageRequest) -> tuple[Node, ...]:
     subject = " ".join(filter(None, (finding.subject_kind, finding.subject_id)))
     below = " · ".join(filter(None, (finding.class_, subject, finding.finding_key)))
     return (
-        titled(place("findings", finding.finding_key), finding.summary, below),
+        titled(asked.to(place("findings", finding.finding_key)), finding.summary, below),
         pill(finding.severity),
         pill(finding.status, "acknowledged" if _is_acknowledged(finding) else ""),
         finding.actor_id,
@@ -344,6 +345,8 @@ def _by(person: str | None, at: object, asked: PageRequest) -> Node:
     return person and fragment[f"by {person}, ", when(at, asked.now)]
 
 
-SCREEN: Final = Screen(path="/findings", draw=draw, section="/findings", filters=FILTERS)
+SCREEN: Final = Screen(
+    path="/findings", draw=draw, section="/findings", filters=FILTERS, has_past=True
+)
 
 ONE: Final = Screen(path="/findings/{key:path}", draw=draw_one, section="/findings")

@@ -82,5 +82,6 @@ SCREEN: Final = Screen(
     section="/episodes",
     role=Role.OPERATOR,
     is_live=False,
+    orders=True,
     filters=("step",),
 )

@@ -29,8 +29,10 @@ WORDS: Final[Mapping[str, str]] = {
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read what waits, and draw it."""
     kind, actor = asked.filter("kind"), asked.filter("actor")
-    page = await client.inbox(kind=kind, actor=actor, after=asked.filter("after"), limit=PAGE_ROWS)
-    counts = await client.count_inbox(actor=actor)
+    page = await client.inbox(
+        kind=kind, actor=actor, at=asked.at, after=asked.filter("after"), limit=PAGE_ROWS
+    )
+    counts = await client.count_inbox(actor=actor, at=asked.at)
     return Drawn(
         title="Inbox",
         parts={"filters": filters(asked, counts), "list": listed(asked, page)},
@@ -60,11 +62,12 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
     about = " ".join(each for each in (item.subject_kind, item.subject_id) if each)
     source = " / ".join(each for each in (item.actor_id, item.expectation_id) if each)
     equals = item.episodes or 1
+    page, may = asked.to(page_of(item)), asked.at is None and item.kind in DECIDED
     key = f"{item.kind}.{item.id}.{item.expectation_id}.{item.item}"
     return li(data_key=key, data_row=True)[
         div[
             small[" · ".join(each for each in (WORDS[item.kind], source, about) if each)],
-            strong[a(href=page_of(item))[item.summary or item.id]],
+            strong[a(href=page)[item.summary or item.id]],
             small[
                 "since ",
                 when(item.since, asked.now),
@@ -73,9 +76,7 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
                 equals > 1 and f" · one decision for {equals} episodes",
             ],
         ],
-        a(class_=["btn", {"primary": item.kind in DECIDED}], href=page_of(item))[
-            "Decide" if item.kind in DECIDED else "Look"
-        ],
+        a(class_=["btn", {"primary": may}], href=page)["Decide" if may else "Look"],
     ]
 
 
@@ -98,4 +99,4 @@ def page_of(item: InboxItem) -> str:
             return place("episodes", item.id)
 
 
-SCREEN: Final = Screen(path="/inbox", draw=draw, section="/inbox", filters=FILTERS)
+SCREEN: Final = Screen(path="/inbox", draw=draw, section="/inbox", filters=FILTERS, has_past=True)

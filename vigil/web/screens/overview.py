@@ -16,7 +16,7 @@ from vigil.client.nodes import NodesView
 from vigil.errors import ServerAway
 from vigil.web.charts import Bar, columns
 from vigil.web.parts import card, count, facts, look, money, nothing, pill, place, titled, when
-from vigil.web.screen import Drawn, PageRequest, Screen, address
+from vigil.web.screen import Drawn, PageRequest, Screen
 from vigil.web.screens.episodes import table_of
 from vigil.web.waiting import ActorQueue, read_queues
 
@@ -35,6 +35,8 @@ STACKED: Final = ("failed", "partially_failed", "blocked", "canceled", "queued",
 
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read what counts most, and draw it."""
+    if asked.at is not None:
+        return await draw_past(client, asked)
     since = first_span(asked.now)
     findings = await client.findings.count_active()
     counts = await client.episodes.count()
@@ -51,13 +53,33 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     return Drawn(
         title="Overview",
         parts={
-            "facts": figures(findings, counts, waiting, costs.total),
+            "facts": figures(asked, findings, counts, waiting, costs.total),
             "chart": activity(spans, changes, since),
             "latest": lately(latest.items, asked, await read_queues(client, latest.items)),
             "findings": wrong(worst.items, asked),
             "nodes": running_nodes(nodes, asked),
         },
         side=("findings", "nodes"),
+    )
+
+
+async def draw_past(client: Client, asked: PageRequest) -> Drawn:
+    """Read what counts most as it was, and draw it; charts, costs and nodes have no past."""
+    at = asked.at
+    findings = await client.findings.count_active(at=at)
+    counts = await client.episodes.count(at=at)
+    worst = await client.findings.list(limit=SHOWN, at=at)
+    latest = await client.episodes.list(limit=SHOWN, at=at)
+    waiting = await client.count_inbox(at=at)
+    return Drawn(
+        title="Overview",
+        parts={
+            "facts": figures(asked, findings, counts, waiting, None),
+            "latest": lately(latest.items, asked, {}),
+            "findings": wrong(worst.items, asked),
+            "unknown": p(".muted")["The chart, costs and nodes have no past, and are left out."],
+        },
+        side=("findings", "unknown"),
     )
 
 
@@ -68,6 +90,7 @@ def first_span(now: datetime) -> datetime:
 
 
 def figures(
+    asked: PageRequest,
     findings: Mapping[str, int],
     episodes: Mapping[str, int],
     waiting: Mapping[str, int],
@@ -76,12 +99,12 @@ def figures(
     """Return the numbers that say whether all is well, each with a link to what it counts."""
     active, asking = sum(findings.values()), sum(waiting.values())
     counted = (
-        ("Active findings", active, "/findings"),
-        ("Waiting for people", asking, "/inbox"),
-        ("Running", episodes.get("running", 0), address("/episodes", status="running")),
-        ("Queued", episodes.get("queued", 0), address("/episodes", status="queued")),
-        ("Blocked", episodes.get("blocked", 0), address("/episodes", status="blocked")),
-        ("Failed, ever", episodes.get("failed", 0), address("/episodes", status="failed")),
+        ("Active findings", active, asked.to("/findings")),
+        ("Waiting for people", asking, asked.to("/inbox")),
+        ("Running", episodes.get("running", 0), asked.to("/episodes", status="running")),
+        ("Queued", episodes.get("queued", 0), asked.to("/episodes", status="queued")),
+        ("Blocked", episodes.get("blocked", 0), asked.to("/episodes", status="blocked")),
+        ("Failed, ever", episodes.get("failed", 0), asked.to("/episodes", status="failed")),
     )
     said: list[tuple[str, Node]] = [
         (word, a(href=href)[count(number)]) for word, number, href in counted
@@ -141,7 +164,9 @@ def lately(
     if not episodes:
         return card("Latest episodes", nothing("No episode yet.", _first_steps()))
     return card(
-        "Latest episodes", table_of(episodes, asked, queues), beside=a(href="/episodes")["All"]
+        "Latest episodes",
+        table_of(episodes, asked, queues),
+        beside=a(href=asked.to("/episodes"))["All"],
     )
 
 
@@ -161,7 +186,7 @@ def wrong(findings: Sequence[FindingSummary], asked: PageRequest) -> Element:
             (
                 li(data_key=each.finding_key)[
                     div[
-                        titled(place("findings", each.finding_key), each.summary),
+                        titled(asked.to(place("findings", each.finding_key)), each.summary),
                         small[each.actor_id, " · ", when(each.raised_at, asked.now)],
                     ],
                     pill(each.severity),
@@ -169,7 +194,7 @@ def wrong(findings: Sequence[FindingSummary], asked: PageRequest) -> Element:
                 for each in findings
             )
         ],
-        beside=a(href="/findings")["All"],
+        beside=a(href=asked.to("/findings"))["All"],
     )
 
 
@@ -201,4 +226,4 @@ def running_nodes(view: NodesView | None, asked: PageRequest) -> Element:
     )
 
 
-SCREEN: Final = Screen(path="/", draw=draw, section="/")
+SCREEN: Final = Screen(path="/", draw=draw, section="/", has_past=True)

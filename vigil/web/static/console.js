@@ -84,7 +84,7 @@
   // Times that say how far away they are.
   const UNITS = [['d', 86400], ['h', 3600], ['m', 60], ['s', 1]];
   function tick() {
-    for (const node of document.querySelectorAll('time[datetime]')) {
+    for (const node of document.querySelectorAll('time[datetime]:not([data-exact])')) {
       const seconds = (Date.now() - Date.parse(node.dateTime)) / 1000, far = Math.abs(seconds);
       const [unit, length] = UNITS.find(each => far >= each[1]) || UNITS[3];
       const text = `${Math.floor(far / length)}${unit}`, said = seconds < 0 ? `in ${text}` : `${text} ago`;
@@ -116,6 +116,12 @@
     } finally {
       form.removeAttribute('aria-busy');
     }
+  });
+
+  // The time slider: the page follows the thumb once it is let go.
+  document.addEventListener('change', event => {
+    const form = event.target.form;
+    if (event.target.type === 'range' && form && 'slider' in form.dataset) form.requestSubmit();
   });
 
   // Copies.

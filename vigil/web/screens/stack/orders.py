@@ -49,6 +49,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     page = await client.orders.list(
         node=asked.filter("node"),
         actor=asked.filter("actor"),
+        at=asked.at,
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
@@ -89,7 +90,7 @@ def _row(order: OrderSummary, asked: PageRequest) -> tuple[Node, ...]:
         order.mode,
         f"{order.partitions} partitions" if order.partitions else None,
     )
-    page = place("actors", order.actor_id) if order.actor_id else place("nodes")
+    page = asked.to(place("actors", order.actor_id) if order.actor_id else place("nodes"))
     return (
         titled(
             page, " · ".join(filter(None, about)) or order.order_key, order.reason or "no reason"
@@ -100,4 +101,4 @@ def _row(order: OrderSummary, asked: PageRequest) -> tuple[Node, ...]:
     )
 
 
-SCREEN: Final = Screen(path="/orders", draw=draw, section="/orders", filters=FILTERS)
+SCREEN: Final = Screen(path="/orders", draw=draw, section="/orders", filters=FILTERS, has_past=True)

@@ -1,0 +1,120 @@
+"""Pages as they were at a time: what they show and refuse, and where they lead."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+import pytest
+
+from streams.clock import SystemClock
+from tests.web.screens.test_all import ABOUT_ONE, forms_of
+from vigil.web.table import SCREENS
+
+WITH_PAST = [each.path for each in SCREENS if each.has_past]
+WITHOUT = [
+    each.path for each in SCREENS if not each.has_past and not each.orders and "{" not in each.path
+]
+ORDERING = [re.sub(r"\{[^}]*\}", "7", each.path) for each in SCREENS if each.orders]
+BEFORE = timedelta(days=2)
+
+
+@pytest.fixture
+def now() -> datetime:
+    return SystemClock().now()
+
+
+def at(time: datetime) -> dict[str, str]:
+    return {"at": time.isoformat()}
+
+
+@pytest.mark.parametrize("path", WITH_PAST)
+async def test_a_page_of_the_past_says_so_and_leads_to_now(browser, now, path):
+    answer = await browser.get(path, params=at(now))
+
+    assert answer.status_code == 200, answer.text
+    assert "As it was at" in answer.text
+    assert re.search(rf'href="{re.escape(path)}"[^>]*>Now<', answer.text)
+
+
+@pytest.mark.parametrize("path", ["/episodes", "/findings", "/inbox", "/orders"])
+async def test_before_anything_happened_there_is_nothing(browser, now, path):
+    answer = await browser.get(path, params=at(now - BEFORE))
+
+    assert 'class="empty"' in answer.text
+    assert "<tbody>" not in answer.text
+
+
+async def test_the_past_of_a_moment_ago_is_what_there_is_now(browser, now):
+    for path in ("/findings", "/orders"):
+        then, is_ = [
+            re.findall(r"<tr data-key=\"([^\"]*)\"", (await browser.get(path, params=when)).text)
+            for when in (at(now), {})
+        ]
+        assert then == is_ != []
+
+
+@pytest.mark.parametrize("path", WITHOUT)
+async def test_a_page_without_a_past_says_so(browser, now, path):
+    answer = await browser.get(path, params=at(now))
+
+    assert answer.status_code in {200, 400}
+    assert answer.status_code == 400 or "This page has no past" in answer.text
+
+
+@pytest.mark.parametrize("path", ORDERING)
+async def test_nothing_is_ordered_in_the_past(browser, now, path):
+    answer = await browser.get(path, params=at(now))
+
+    assert answer.status_code == 400
+    assert "nobody orders anything in the past" in answer.text
+
+
+@pytest.mark.parametrize("name", ABOUT_ONE)
+async def test_a_page_in_the_past_has_no_form_that_orders(browser, addresses, now, name):
+    answer = await browser.get(addresses[name].partition("?")[0], params=at(now))
+
+    assert answer.status_code == 200
+    assert not forms_of(answer.text)
+
+
+@pytest.mark.parametrize("path", WITH_PAST)
+async def test_a_page_in_the_past_does_not_move(browser, now, path):
+    answer = await browser.get(path, params=at(now))
+    watched = await browser.get(path, params=at(now), headers={"accept": "text/event-stream"})
+
+    assert "data-live" not in answer.text
+    assert watched.status_code == 406
+
+
+@pytest.mark.parametrize("path", WITH_PAST)
+async def test_links_of_the_past_lead_to_the_past(browser, now, path):
+    answer = await browser.get(path, params=at(now))
+
+    links = re.findall(r'href="(/[^"]*)"', answer.text)
+    pages = [each for each in links if not each.startswith("/static/")]
+    lost = {each for each in pages if "at=" not in each} - {path}
+    assert len(pages) > 10
+    assert not lost
+
+
+async def test_other_filters_stay_when_the_time_moves(browser, now):
+    answer = await browser.get("/episodes", params={"status": "failed", "ago": "3600"})
+
+    assert answer.status_code == 303
+    assert re.match(r"/episodes\?status=failed&at=\d{4}-", answer.headers["location"])
+
+
+async def test_no_time_ago_is_now(browser):
+    answer = await browser.get("/episodes", params={"status": "failed", "ago": "0"})
+
+    assert answer.headers["location"] == "/episodes?status=failed"
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2999-01-01T00:00:00+00:00"])
+@pytest.mark.parametrize("path", ["/episodes", "/costs"])
+async def test_what_can_be_no_time_is_said_in_a_line(browser, path, text):
+    answer = await browser.get(path, params={"at": text})
+
+    assert answer.status_code == 400
+    assert "at: " in answer.text
