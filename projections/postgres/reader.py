@@ -73,6 +73,20 @@ async def count_episodes(
     return await _counted(pool, "count_episodes", stack, *said)
 
 
+async def count_newest_episodes(
+    pool: Pool,
+    stack: Stack,
+    *,
+    statuses: Sequence[str],
+    actor: OneOrMore | None = None,
+    expectation: str | None = None,
+    most: int,
+) -> list[Row]:
+    """Return `status`, `episodes` and `is_more`: those that fit of the newest `most` of each."""
+    said = (list(statuses), _several(actor), expectation, most)
+    return await _rows(pool, "count_newest_episodes", stack.name, *said)
+
+
 async def list_episodes_at(
     pool: Pool,
     stack: Stack,

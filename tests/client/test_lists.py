@@ -273,3 +273,18 @@ async def test_what_no_list_can_be_asked_for_is_a_mistake_in_one_line(client, ca
     with pytest.raises(Mistake, match=why) as raised:
         await call(client)
     assert "\n" not in str(raised.value)
+
+
+async def test_the_newest_of_each_status_are_counted_and_whether_there_are_more(
+    client, pool, stack, monkeypatch
+):
+    await put_episodes(pool, stack)
+    monkeypatch.setattr("vigil.client.episodes.NEWEST_MAX", 2)
+
+    found = await client.episodes.count_newest()
+
+    assert (found["running"].episodes, found["running"].is_more) == (2, True)
+    assert (found["done"].episodes, found["done"].is_more) == (1, False)
+    assert (found["canceled"].episodes, found["canceled"].is_more) == (0, False)
+    other = await client.episodes.count_newest(actor="nobody")
+    assert {each.episodes for each in other.values()} == {0}

@@ -141,6 +141,19 @@ FAILURES_MAX: Final = 10_000
 """Most failed episodes that are put together: some ten milliseconds."""
 
 
+NEWEST_MAX: Final = 1_000
+"""How many episodes of each status `count_newest` looks at."""
+
+
+class NewestCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the newest episodes of a status fit."""
+
+    status: str
+    episodes: int
+    is_more: bool
+    """Whether there are more of the status than were looked at, so that more may fit."""
+
+
 class EpisodeSpan(msgspec.Struct, frozen=True, kw_only=True):
     """How many episodes have started in a span of time."""
 
@@ -331,6 +344,25 @@ class EpisodeCalls:
                 since=since,
                 until=until,
             )
+
+    async def count_newest(
+        self, *, actor: OneOrMore | None = None, expectation: str | None = None
+    ) -> Mapping[str, NewestCount]:
+        """Return status → how many of the newest 1,000 episodes with it fit.
+
+        However many there are, this takes some milliseconds; `count` looks at all.
+        """
+        async with self._connections.rows() as pool:
+            rows = await reader.count_newest_episodes(
+                pool,
+                self._connections.stack,
+                statuses=EPISODE_STATUSES,
+                actor=actor,
+                expectation=expectation,
+                most=NEWEST_MAX,
+            )
+        found = msgspec.convert(rows, list[NewestCount])
+        return {each.status: each for each in found}
 
     async def count_over_time(
         self,

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
         EpisodeSpan,
         EpisodeToCancel,
         ForkEachOutcome,
+        NewestCount,
     )
     from vigil.client.events import EventCalls, PublishReceipt
     from vigil.client.findings import FindingCalls
@@ -836,6 +837,15 @@ class SyncEpisodeCalls:
                 at=at,
             )
         )
+
+    def count_newest(
+        self, *, actor: OneOrMore | None = None, expectation: str | None = None
+    ) -> Mapping[str, NewestCount]:
+        """Return status → how many of the newest 1,000 episodes with it fit.
+
+        However many there are, this takes some milliseconds; `count` looks at all.
+        """
+        return self._thread.run(self._calls.count_newest(actor=actor, expectation=expectation))
 
     def count_over_time(
         self,

@@ -270,11 +270,17 @@ def chips(asked: PageRequest, name: str, said: Iterable[tuple[str | None, str, o
     return nav(".chips", aria_label=name)[
         (
             a(href=asked.link(**{name: each}), aria_current=each == now_set and "true")[
-                word, number is not None and span(".n")[count(number)]
+                word,
+                number is not None
+                and span(".n")[number if isinstance(number, str) else count(number)],
             ]
             for each, word, number in said
         )
     ]
+
+
+def _number(number: object) -> str:
+    return number if isinstance(number, str) else count(number)
 
 
 def field(

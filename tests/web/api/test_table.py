@@ -25,6 +25,7 @@ from vigil.web.api.table import NOT_REMOTE, OPERATIONS
 DOCUMENT = document()
 
 NOT_CALLED = {
+    "episodes.count_newest": "for what pages show; `episodes.count` counts all",
     "episodes.find": "an id may be short wherever one is given",
     "episodes.latest": "`episodes.list` with a limit of 1",
     "episodes.describe": "rows, for what commands print",

@@ -11,6 +11,7 @@ from projections.records import EpisodeSummary, FailureGroup
 from vigil.client import Client
 from vigil.client.page import EPISODE_STATUSES, Page
 from vigil.printing.columns import error_of
+from vigil.web.counts import ALL, NONE, count_episodes
 from vigil.web.parts import (
     Cell,
     card,
@@ -66,8 +67,8 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read the list and its counts, and draw them."""
     actor, expectation, subject = (asked.filter(each) for each in FILTERS[:3])
     at = asked.at
-    counts = await client.episodes.count(
-        actor=actor, expectation=expectation, subject=subject, at=at
+    counts = await count_episodes(
+        client, actor=actor, expectation=expectation, subject=subject, at=at
     )
     beside = a(".btn", href=address(asked.path, status=FAILED, group="1"))["Failures by cause"]
     if asked.filter("status") == FAILED and asked.filter("group") and at is None:
@@ -91,16 +92,16 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     queues = NO_QUEUES if at else await read_queues(client, page.items)
     return Drawn(
         title="Episodes",
-        beside=at is None and counts.get(FAILED, 0) > 0 and beside,
+        beside=at is None and counts.get(FAILED, NONE) != NONE and beside,
         parts={"filters": filters(asked, counts), "list": listed(asked, page, queues)},
     )
 
 
-def filters(asked: PageRequest, counts: Mapping[str, int]) -> Node:
+def filters(asked: PageRequest, counts: Mapping[str, str]) -> Node:
     """Return what the list can be narrowed to, with how many episodes there are of each status."""
-    all_ = (None, "All", sum(counts.values()))
+    all_ = (None, "All", counts[ALL])
     each = (
-        (status, status.replace("_", " "), counts.get(status, 0)) for status in EPISODE_STATUSES
+        (status, status.replace("_", " "), counts.get(status, NONE)) for status in EPISODE_STATUSES
     )
     ways = [(None, "one by one", None), ("1", "by cause", None)]
     return [

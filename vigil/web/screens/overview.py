@@ -15,6 +15,7 @@ from vigil.client.episodes import EpisodeSpan
 from vigil.client.nodes import NodesView
 from vigil.errors import ServerAway
 from vigil.web.charts import Bar, columns
+from vigil.web.counts import NONE, count_episodes
 from vigil.web.parts import card, count, facts, look, money, nothing, pill, place, titled, when
 from vigil.web.screen import Drawn, PageRequest, Screen
 from vigil.web.screens.episodes import table_of
@@ -39,7 +40,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         return await draw_past(client, asked)
     since = first_span(asked.now)
     findings = await client.findings.count_active()
-    counts = await client.episodes.count()
+    counts = await count_episodes(client)
     spans = await client.episodes.count_over_time(since=since, span_s=SPAN_S)
     changes = await client.definitions.changes(since=since)
     worst = await client.findings.list(limit=SHOWN)
@@ -67,7 +68,7 @@ async def draw_past(client: Client, asked: PageRequest) -> Drawn:
     """Read what counts most as it was, and draw it; charts, costs and nodes have no past."""
     at = asked.at
     findings = await client.findings.count_active(at=at)
-    counts = await client.episodes.count(at=at)
+    counts = await count_episodes(client, at=at)
     worst = await client.findings.list(limit=SHOWN, at=at)
     latest = await client.episodes.list(limit=SHOWN, at=at)
     waiting = await client.count_inbox(at=at)
@@ -92,23 +93,21 @@ def first_span(now: datetime) -> datetime:
 def figures(
     asked: PageRequest,
     findings: Mapping[str, int],
-    episodes: Mapping[str, int],
+    episodes: Mapping[str, str],
     waiting: Mapping[str, int],
     cost: CostSummary | None,
 ) -> Element:
     """Return the numbers that say whether all is well, each with a link to what it counts."""
     active, asking = sum(findings.values()), sum(waiting.values())
     counted = (
-        ("Active findings", active, asked.to("/findings")),
-        ("Waiting for people", asking, asked.to("/inbox")),
-        ("Running", episodes.get("running", 0), asked.to("/episodes", status="running")),
-        ("Queued", episodes.get("queued", 0), asked.to("/episodes", status="queued")),
-        ("Blocked", episodes.get("blocked", 0), asked.to("/episodes", status="blocked")),
-        ("Failed, ever", episodes.get("failed", 0), asked.to("/episodes", status="failed")),
+        ("Active findings", count(active), asked.to("/findings")),
+        ("Waiting for people", count(asking), asked.to("/inbox")),
+        ("Running", episodes.get("running", NONE), asked.to("/episodes", status="running")),
+        ("Queued", episodes.get("queued", NONE), asked.to("/episodes", status="queued")),
+        ("Blocked", episodes.get("blocked", NONE), asked.to("/episodes", status="blocked")),
+        ("Failed", episodes.get("failed", NONE), asked.to("/episodes", status="failed")),
     )
-    said: list[tuple[str, Node]] = [
-        (word, a(href=href)[count(number)]) for word, number, href in counted
-    ]
+    said: list[tuple[str, Node]] = [(word, a(href=href)[number]) for word, number, href in counted]
     spent = money(cost.cost_usd) if cost is not None else ""
     return facts([*said, ("Models, last day", spent and a(href="/costs")[spent])])
 
