@@ -87,6 +87,20 @@ async def count_newest_episodes(
     return await _rows(pool, "count_newest_episodes", stack.name, *said)
 
 
+async def count_newest_episodes_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    actor: OneOrMore | None = None,
+    expectation: str | None = None,
+    most: int,
+) -> list[Row]:
+    """Return the same of the `most` that were opened last before `at`, as they were then."""
+    said = (at, _several(actor), expectation, most)
+    return await _rows(pool, "count_newest_episodes_at", stack.name, *said)
+
+
 async def list_episodes_at(
     pool: Pool,
     stack: Stack,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -288,3 +288,14 @@ async def test_the_newest_of_each_status_are_counted_and_whether_there_are_more(
     assert (found["canceled"].episodes, found["canceled"].is_more) == (0, False)
     other = await client.episodes.count_newest(actor="nobody")
     assert {each.episodes for each in other.values()} == {0}
+
+
+async def test_the_newest_of_the_past_are_counted_as_they_were(client, pool, stack):
+    await put_episodes(pool, stack)
+
+    then = await client.episodes.count_newest(at=datetime(2001, 1, 1, tzinfo=UTC))
+    later = await client.episodes.count_newest(at=client.connections.clock.now())
+
+    assert then == {}
+    assert sum(each.episodes for each in later.values()) == 6
+    assert not any(each.is_more for each in later.values())

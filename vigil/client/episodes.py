@@ -346,21 +346,39 @@ class EpisodeCalls:
             )
 
     async def count_newest(
-        self, *, actor: OneOrMore | None = None, expectation: str | None = None
+        self,
+        *,
+        actor: OneOrMore | None = None,
+        expectation: str | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, NewestCount]:
         """Return status → how many of the newest 1,000 episodes with it fit.
 
         However many there are, this takes some milliseconds; `count` looks at all.
+
+        Args:
+            at: as they were at that time, of the 1,000 that fit and were opened last before it; a
+                status that none of them had is left out.
+
+        Raises:
+            Mistake: `at` has no time zone, or is yet to come.
         """
+        check_past(at, self._connections.clock.now())
+        stack, most = self._connections.stack, NEWEST_MAX
         async with self._connections.rows() as pool:
-            rows = await reader.count_newest_episodes(
-                pool,
-                self._connections.stack,
-                statuses=EPISODE_STATUSES,
-                actor=actor,
-                expectation=expectation,
-                most=NEWEST_MAX,
-            )
+            if at is not None:
+                rows = await reader.count_newest_episodes_at(
+                    pool, stack, at=at, actor=actor, expectation=expectation, most=most
+                )
+            else:
+                rows = await reader.count_newest_episodes(
+                    pool,
+                    stack,
+                    statuses=EPISODE_STATUSES,
+                    actor=actor,
+                    expectation=expectation,
+                    most=most,
+                )
         found = msgspec.convert(rows, list[NewestCount])
         return {each.status: each for each in found}
 

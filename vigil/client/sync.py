@@ -839,13 +839,26 @@ class SyncEpisodeCalls:
         )
 
     def count_newest(
-        self, *, actor: OneOrMore | None = None, expectation: str | None = None
+        self,
+        *,
+        actor: OneOrMore | None = None,
+        expectation: str | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, NewestCount]:
         """Return status → how many of the newest 1,000 episodes with it fit.
 
         However many there are, this takes some milliseconds; `count` looks at all.
+
+        Args:
+            at: as they were at that time, of the 1,000 that fit and were opened last before it; a
+                status that none of them had is left out.
+
+        Raises:
+            Mistake: `at` has no time zone, or is yet to come.
         """
-        return self._thread.run(self._calls.count_newest(actor=actor, expectation=expectation))
+        return self._thread.run(
+            self._calls.count_newest(actor=actor, expectation=expectation, at=at)
+        )
 
     def count_over_time(
         self,

@@ -24,15 +24,15 @@ async def count_episodes(
 ) -> Mapping[str, str]:
     """Return status → how many episodes that fit have it, and under `ALL` how many there are.
 
-    The newest 1,000 of each status are looked at; a number with a plus says that there may be
-    more. Of a subject, and of the past, all are counted.
+    The newest 1,000 of each status are looked at, of the past the 1,000 that were opened last; a
+    number with a plus says that there may be more. Of a subject all are counted.
     """
-    if subject is not None or at is not None:
+    if subject is not None:
         exact = await client.episodes.count(
             actor=actor, expectation=expectation, subject=subject, at=at
         )
         return {ALL: f"{sum(exact.values()):,}", **{name: f"{n:,}" for name, n in exact.items()}}
-    found = await client.episodes.count_newest(actor=actor, expectation=expectation)
+    found = await client.episodes.count_newest(actor=actor, expectation=expectation, at=at)
     total = sum(each.episodes for each in found.values())
     is_more = any(each.is_more for each in found.values())
     said = {name: _said(each.episodes, is_more=each.is_more) for name, each in found.items()}
