@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from projections.postgres.reader import has_stack
 from projections.project import project
+from streams.clock import SystemClock
 from streams.model.events import (
     ActorPaused,
     ActorResumed,
@@ -22,6 +23,7 @@ from streams.model.findings import Severity
 from tests.engine.workflows.flows import done, fails, flow, given
 from tests.projections import lives
 from tests.projections.lives import AT, projecting, wait_until, write, write_events
+from vigil.client import Client
 from vigil.errors import Mistake, NotFound
 
 SECOND = timedelta(seconds=1)
@@ -290,12 +292,22 @@ async def test_the_newest_of_each_status_are_counted_and_whether_there_are_more(
     assert {each.episodes for each in other.values()} == {0}
 
 
-async def test_the_newest_of_the_past_are_counted_as_they_were(client, pool, stack):
+async def test_the_newest_of_the_past_are_counted_as_they_were(ports, pool, stack):
     await put_episodes(pool, stack)
-
-    then = await client.episodes.count_newest(at=datetime(2001, 1, 1, tzinfo=UTC))
-    later = await client.episodes.count_newest(at=client.connections.clock.now())
+    async with Client.on(ports, pool, by="ann", clock=StillClock(AT + 2 * SECOND)) as client:
+        then = await client.episodes.count_newest(at=AT - SECOND)
+        later = await client.episodes.count_newest(at=AT + SECOND)
 
     assert then == {}
     assert sum(each.episodes for each in later.values()) == 6
     assert not any(each.is_more for each in later.values())
+
+
+class StillClock(SystemClock):
+    """A clock that stands still."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> datetime:
+        return self._at

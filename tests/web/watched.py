@@ -1,4 +1,4 @@
-"""A console that 1,000 people watch, while an event a second happens: `python -m tests.web.watched`.
+"""A console that 1,000 watch while an event a second happens: `python -m tests.web.watched`.
 
 It prints the share of a core and the memory of the console's process, and how late its pages are.
 """

@@ -47,9 +47,7 @@ After: TypeAlias = Annotated[
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Most that is returned.")]
 Reverse: TypeAlias = Annotated[bool, Meta(description="From the other end of the list.")]
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
-Past: TypeAlias = Annotated[
-    datetime | None, Meta(tz=True, description="As it was then; null: as it is.")
-]
+Past: TypeAlias = Annotated[Time | None, Meta(description="As it was then; null: as it is.")]
 Words: TypeAlias = Annotated[tuple[str, ...] | None, Meta(description="One, or several.")]
 Reason: TypeAlias = Annotated[str, Meta(description="Why; the journal keeps it.")]
 Key: TypeAlias = Annotated[
