@@ -18,6 +18,7 @@ from streams.errors import UnreadableEvent
 from streams.json import NOTHING, JsonObject
 from streams.model.events import (
     CheckpointSaved,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeDeferred,
@@ -94,6 +95,9 @@ class BlockBegun(AnswerGiven, kw_only=True):
     plan_hash: str | None = None
     summary: str | None = None
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    barred: str | None = None
+    approved_by: tuple[str, ...] = ()
     request: str | None = None
     ref: str | None = None
     expires_at: datetime | None = None
@@ -151,6 +155,8 @@ def _request(block: BlockBegun, approval: Approval) -> None:
     block.plan_hash = approval.plan_hash
     block.summary = approval.summary or None
     block.approvers = approval.approvers
+    block.quorum, block.barred = approval.quorum, approval.barred or None
+    block.approved_by = tuple(each.by for each in approval.given)
     block.editable = approval.editable  # guard: inbox-says-changeable
     block.request = approval.request or None
 
@@ -445,7 +451,7 @@ class EpisodeFold:
             # First, because most are.
             case StepRecorded() | CheckpointSaved() | StepAnnounced():
                 self._add_step(event, seq=seq, at=at)
-            case EpisodeBlocked() | EpisodeResolved():
+            case EpisodeBlocked() | EpisodeApprovalGiven() | EpisodeResolved():
                 self._add_block(event, seq=seq, at=at)
             case EpisodeOpened():
                 self._advance = _opened(event, episode_id=self._episode_id, seq=seq, at=at)
@@ -491,7 +497,11 @@ class EpisodeFold:
                 pass  # guard: announced-child-no-row
 
     def _add_block(
-        self, event: EpisodeBlocked | EpisodeResolved, *, seq: int, at: datetime
+        self,
+        event: EpisodeBlocked | EpisodeApprovalGiven | EpisodeResolved,
+        *,
+        seq: int,
+        at: datetime,
     ) -> None:
         place = _Place(episode_id=self._episode_id, seq=seq, at=at)
         match event:
@@ -499,6 +509,12 @@ class EpisodeFold:
                 self._blocks[event.step_no] = blocked(event, **place)
                 by = None if is_sleep(event) else event.reason.value
                 _enter(self._advanced(seq), "blocked", blocked_by=by)
+            case EpisodeApprovalGiven():
+                since = event.since
+                self._blocks[event.step_no] = blocked(
+                    event.blocked, episode_id=self._episode_id, seq=seq, at=since
+                )
+                self._advanced(seq)
             case EpisodeResolved():
                 earlier = self._blocks.get(event.step_no)
                 self._blocks[event.step_no] = answered(event, earlier=earlier, **place)

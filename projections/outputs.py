@@ -14,6 +14,7 @@ import msgspec
 
 from projections.rows import Row, RowChange, Statement, events_of, key, kind_of, uuid_or_none
 from streams.model.events import (
+    OutputApprovalGiven,
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -48,7 +49,8 @@ attempt."""
 _EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
 
 _Later: TypeAlias = (
-    OutputApproved
+    OutputApprovalGiven
+    | OutputApproved
     | OutputRejected
     | OutputAttempted
     | OutputPostponed
@@ -63,6 +65,7 @@ _Shown: TypeAlias = OutputProposed | _Later
 """The events with a row."""
 
 _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
+    OutputApprovalGiven: OutputStatus.AWAITING_APPROVAL,
     OutputApproved: OutputStatus.PROPOSED,
     OutputRejected: OutputStatus.REJECTED,
     OutputAttempted: OutputStatus.PROPOSED,
@@ -114,7 +117,13 @@ def _tell(row: OutputHappened, event: _Shown) -> None:
     match event:
         case OutputProposed():
             row.proposal_no, row.episode_id = event.proposal_no, uuid_or_none(event.episode_id)
-        case OutputApproved() | OutputRejected() | OutputRetried() | OutputCanceled():
+        case (
+            OutputApprovalGiven()
+            | OutputApproved()
+            | OutputRejected()
+            | OutputRetried()
+            | OutputCanceled()
+        ):
             row.person, row.reason = event.by or None, event.reason or None
         case OutputAttempted():
             row.attempt, row.node = event.attempt, event.node or None
@@ -157,6 +166,8 @@ class Progress(Row, kw_only=True):
     delivered_at: datetime | None = None
     canceled_at: datetime | None = None
     edited_hash: str | None = None
+    payload_hash: str | None = None
+    approved_by: tuple[str, ...] | None = None
     edited: tuple[msgspec.Raw] | None = None
     """What is delivered instead of what was proposed; None: nothing is."""
 
@@ -171,9 +182,10 @@ class Proposed(Progress, kw_only=True):
     adapter: str
     payload: msgspec.Raw
     created_at: datetime
-    payload_hash: str | None = None
     summary: str | None = None
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    barred: str | None = None
     on_expiry: str | None = None
     remind_every_s: float | None = None
 
@@ -239,6 +251,7 @@ def _ask(row: Proposed, approval: Approval, *, at: datetime) -> None:
     row.payload_hash = approval.plan_hash
     row.summary = approval.summary or None
     row.approvers = approval.approvers
+    row.quorum, row.barred = approval.quorum, approval.barred or None
     row.expires_at = approval.expires_at
     row.on_expiry = approval.on_expiry.value
     row.remind_every_s = approval.remind_every_s or None
@@ -249,6 +262,9 @@ def _move(row: Progress, event: _Later, *, at: datetime) -> None:
     # guard: retried-output-no-old-error
     row.next_attempt_at = row.error_class = row.error_detail = None
     match event:
+        case OutputApprovalGiven(approval=asked):
+            row.payload_hash = asked.plan_hash
+            row.approved_by = tuple(each.by for each in asked.given)
         case OutputApproved() | OutputRejected():
             _decide(row, event, at=at)
         case OutputAttempted():
@@ -296,7 +312,8 @@ def _fail(row: Progress, event: OutputPostponed | OutputFailed, *, at: datetime)
 
 def _ask_again(row: Progress, asked: Approval, *, at: datetime) -> None:
     row.status, row.asked_at = OutputStatus.AWAITING_APPROVAL.value, at
-    row.expires_at = asked.expires_at
+    row.expires_at, row.payload_hash = asked.expires_at, asked.plan_hash
+    row.approved_by = ()
     # guard: asked-again-undecided
     row.resolution = row.decided_by = row.decided_reason = row.decision_id = None
     row.decided_at = row.edited_hash = None

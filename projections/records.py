@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from streams.json import JsonObject
+from streams.model.waits import progress
 
 
 class RowRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,6 +336,9 @@ class OutputRecord(OutputSummary, frozen=True, kw_only=True):
     payload: object
     payload_hash: str | None
     approvers: list[str]
+    quorum: int = 1
+    barred: str | None = None
+    approved_by: list[str] = []
     on_expiry: str | None
     remind_every_s: float | None
     resolution: str | None
@@ -388,6 +392,9 @@ class WorkflowItem(RowRecord, frozen=True, kw_only=True):
     plan_hash: str | None
     summary: str | None
     approvers: list[str] | None
+    quorum: int = 1
+    barred: str | None = None
+    approved_by: list[str] = []
     asked_at: datetime | None
     expires_at: datetime | None
     decided_by: str | None
@@ -447,8 +454,17 @@ class InboxItem(RowRecord, frozen=True, kw_only=True):
     subject_kind: str | None
     subject_id: str | None
     approvers: list[str] | None
+    quorum: int = 1
+    """How many different people have to approve it."""
+    approved_by: list[str] = []
+    """Who has, so far."""
     editable: bool
     item: int | None
+
+    @property
+    def progress(self) -> str:
+        """How many have approved what takes several, and who; empty: one is enough."""
+        return progress(self.quorum, self.approved_by)
 
 
 class OrderSummary(RowRecord, frozen=True, kw_only=True):

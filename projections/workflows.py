@@ -21,6 +21,7 @@ from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
+    StepApprovalGiven,
     StepApproved,
     StepBegun,
     StepDenied,
@@ -65,6 +66,7 @@ UNBEGUN: Final = frozenset(
 
 ItemEvent: TypeAlias = (
     StepApprovalAsked
+    | StepApprovalGiven
     | StepApproved
     | StepDenied
     | StepBegun
@@ -77,6 +79,9 @@ ItemEvent: TypeAlias = (
     | CompensationEnded
 )
 
+
+_OF_STEPS: Final = (StepApprovalAsked, StepApprovalGiven, StepApproved, StepDenied)
+"""Events about a whole step."""
 
 _TABLE: Final = "workflow_instances"
 
@@ -113,6 +118,9 @@ class ItemProgress(Row, kw_only=True):
     plan_hash: str | None = None
     summary: str | None = None
     approvers: tuple[str, ...] | None = None
+    quorum: int | None = None
+    barred: str | None = None
+    approved_by: tuple[str, ...] | None = None
     asked_at: datetime | None = None
     expires_at: datetime | None = None
     decided_by: str | None = None
@@ -154,7 +162,7 @@ class StoppedItems(Row, kw_only=True):
 
 def item_of(event: ItemEvent) -> int:
     """Return the item that `event` is about: the first, if it is about the whole step."""
-    return 0 if isinstance(event, StepApprovalAsked | StepApproved | StepDenied) else event.item
+    return 0 if isinstance(event, _OF_STEPS) else event.item
 
 
 def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
@@ -177,7 +185,7 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
             )
             row.attempts, row.finished_at = event.attempt, at
             row.result = event.result if event.outcome is StepOutcome.DONE else None
-        case StepApprovalAsked() | StepApproved() | StepDenied():
+        case StepApprovalAsked() | StepApprovalGiven() | StepApproved() | StepDenied():
             _ask(row, event, at=at)
         case StepReused():
             _settle(row, StepStatus.DONE)
@@ -199,14 +207,21 @@ def _settle(row: ItemProgress, status: StepStatus) -> None:
 
 
 def _ask(
-    row: ItemProgress, event: StepApprovalAsked | StepApproved | StepDenied, *, at: datetime
+    row: ItemProgress,
+    event: StepApprovalAsked | StepApprovalGiven | StepApproved | StepDenied,
+    *,
+    at: datetime,
 ) -> None:
     match event:
         case StepApprovalAsked(approval=approval):
             _settle(row, StepStatus.AWAITING_APPROVAL)
             row.plan_hash, row.summary = approval.plan_hash, approval.summary or None
             row.approvers, row.expires_at = approval.approvers, approval.expires_at
-            row.asked_at = at
+            row.quorum, row.barred = approval.quorum, approval.barred or None
+            row.asked_at, row.approved_by = at, ()
+        case StepApprovalGiven(approval=approval):
+            row.plan_hash = approval.plan_hash
+            row.approved_by = tuple(each.by for each in approval.given)
         case StepApproved():
             _settle(row, StepStatus.PENDING)
             row.decided_by, row.decided_reason = event.by or None, event.reason or None
@@ -409,6 +424,8 @@ class WorkflowFold:
             placed.plan_hash, placed.summary = before.plan_hash, before.summary
             placed.approvers, placed.expires_at = before.approvers, before.expires_at
             placed.asked_at = before.asked_at
+            placed.quorum, placed.barred = before.quorum, before.barred
+            placed.approved_by = before.approved_by
             placed.decided_by, placed.decided_reason = before.decided_by, before.decided_reason
             placed.edited_hash, placed.decided_at = before.edited_hash, before.decided_at
         self._items[step, number] = placed

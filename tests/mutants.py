@@ -71,6 +71,9 @@ LOGIN: Final = "tests/engine/people/test_login.py"
 TOKENS: Final = "tests/engine/people/test_token.py"
 PASSWORDS: Final = "tests/engine/people/test_passwords.py"
 PEOPLE: Final = "tests/client/test_people.py"
+QUORUM: Final = "tests/engine/waits/test_quorum.py"
+KIT_QUORUM: Final = "tests/testing/test_quorum.py"
+OUTPUT_RULES: Final = "tests/engine/outputs/test_output.py"
 TYPED_PEOPLE: Final = "tests/vigil/test_people.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
 ATTACK: Final = "tests/attack/test_attack.py"
@@ -3459,6 +3462,72 @@ TABLE: Final[Sequence[Mutant]] = (
         "people: nothing is ordered where nobody knows whether a login is required",
         never,
         "tests/client/test_connections.py",
+    ),
+    Mutant(
+        "counted-request-unshared",
+        "approvals: what several have to approve is of one episode alone",
+        never,
+        QUORUM,
+    ),
+    Mutant(
+        "changed-plan-approved-anew",
+        "approvals: a changed plan is approved anew by the others",
+        gives("(*approval.given, said)"),
+        QUORUM,
+    ),
+    Mutant(
+        "quorum-approves",
+        "approvals: as many as have to approve it",
+        returns("True"),
+        QUORUM,
+    ),
+    Mutant(
+        "requester-decides-nothing",
+        "approvals: who has asked for it does not decide on it",
+        never,
+        QUORUM,
+    ),
+    Mutant(
+        "one-person-one-approval",
+        "approvals: nobody approves twice",
+        never,
+        QUORUM,
+    ),
+    Mutant(
+        "group-may-decide",
+        "approvals: whoever is in a group may decide",
+        returns("by in approval.approvers"),
+        QUORUM,
+    ),
+    Mutant(
+        "quorum-can-be-reached",
+        "approvals: as many may approve it as have to",
+        never,
+        QUORUM,
+    ),
+    Mutant(
+        "block-goes-on-after-approval",
+        "approvals: an episode waits on after one of several",
+        returns("None"),
+        QUORUM,
+    ),
+    Mutant(
+        "groups-of-the-people",
+        "approvals: groups are those of the people, whatever a command says",
+        returns("decision"),
+        KIT_QUORUM,
+    ),
+    Mutant(
+        "same-output-approval-twice",
+        "approvals: an approval of an output that comes again is recorded once",
+        never,
+        OUTPUT_RULES,
+    ),
+    Mutant(
+        "lapsed-approvals-do-not-count",
+        "approvals: those before an output expired count no more",
+        gives("approval"),
+        OUTPUT_RULES,
     ),
     Mutant(
         "order-copied-by-its-giver",

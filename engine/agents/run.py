@@ -46,11 +46,14 @@ from engine.agents.result import (
 )
 from engine.agents.toolset import (
     APPROVAL,
+    ONE_IS_ENOUGH,
+    QUORUM,
     RUNNING,
     RunningAgent,
     StepToolset,
     ToolApproval,
     ToolQuestion,
+    ToolQuorum,
 )
 from engine.agents.unit import OTHER_MODEL, OnChange, Parts, UnitOutcome
 from engine.app.actions import Retries
@@ -293,6 +296,8 @@ class DeferredCalls:
                 summary=cut_summary(summary),
                 approvers=said.approvers,
                 expires_s=said.expires_s,
+                quorum=group.quorum.quorum,
+                requester_may_approve=group.quorum.requester_may_approve,
                 editable=terms,
                 shared=False,
             )
@@ -310,6 +315,11 @@ def _decision(run: RunContext[Any], name: str) -> ToolApproval:
     return said if isinstance(said, ToolApproval) else ToolApproval()
 
 
+def _quorum(run: RunContext[Any], name: str) -> ToolQuorum:
+    said = _metadata(run, name).get(QUORUM)
+    return said if isinstance(said, ToolQuorum) else ONE_IS_ENOUGH
+
+
 def _question(run: RunContext[Any], name: str) -> ToolQuestion:
     said = _metadata(run, name).get(UNDIGESTED)
     return said if isinstance(said, ToolQuestion) else ToolQuestion()
@@ -325,6 +335,7 @@ class DecidedTogether:
     """Calls that are decided on at once."""
 
     decision: ToolApproval
+    quorum: ToolQuorum
     is_together: bool
     """Whether the plan has them by their numbers; otherwise it is the arguments of the one."""
     calls: list[ToolCallPart] = field(default_factory=list)
@@ -333,11 +344,12 @@ class DecidedTogether:
 def _decided_together(run: RunContext[Any], calls: Iterable[ToolCallPart]) -> list[DecidedTogether]:
     """Return which calls are decided on at once, and on which terms."""
     groups: list[DecidedTogether] = []
-    together: dict[ToolApproval, DecidedTogether] = {}
-    sizes: dict[ToolApproval, int] = {}
+    together: dict[tuple[ToolApproval, ToolQuorum], DecidedTogether] = {}
+    sizes: dict[tuple[ToolApproval, ToolQuorum], int] = {}
     for each in calls:
-        said, size = _decision(run, each.tool_name), len(each.args_as_json_str().encode())
-        group = DecidedTogether(said, _question(run, each.tool_name).is_together)
+        name, size = each.tool_name, len(each.args_as_json_str().encode())
+        said = _decision(run, name), _quorum(run, name)
+        group = DecidedTogether(*said, _question(run, name).is_together)
         if group.is_together:
             sizes[said] = sizes.get(said, 0) + size
             if sizes[said] > TOGETHER_BYTES_MAX:  # guard: calls-together-fit

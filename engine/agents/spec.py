@@ -52,6 +52,8 @@ class OfferedTools:
     ask: Ask = "each"
     approvers: Sequence[str] | None = None
     expires_s: float | None = None
+    quorum: int = 1
+    requester_may_approve: bool = True
 
 
 def agent_of_spec(
@@ -217,6 +219,8 @@ def _toolset(offered: OfferedTools) -> StepToolset:
         ask=offered.ask,
         approvers=offered.approvers,
         expires_s=offered.expires_s,
+        quorum=offered.quorum,
+        requester_may_approve=offered.requester_may_approve,
     )
 
 

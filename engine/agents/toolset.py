@@ -35,6 +35,9 @@ from streams.json import JsonObject, raw
 APPROVAL: Final = "vigil"
 """The key of a tool's metadata under which it says who decides on its calls."""
 
+QUORUM: Final = "vigil:quorum"
+"""The key of how many have to, where one is not enough."""
+
 MISTAKES: Final = frozenset({"no_tool_for_capability", "capability_not_allowed", "unstubbed"})
 """Error classes that the model can do nothing about: the agent fails."""
 
@@ -81,6 +84,17 @@ class ToolApproval:
 
 
 @dataclass(frozen=True)
+class ToolQuorum:
+    """How many people have to approve a call. It is in digests only where one is not enough."""
+
+    quorum: int = 1
+    requester_may_approve: bool = True
+
+
+ONE_IS_ENOUGH: Final = ToolQuorum()
+
+
+@dataclass(frozen=True)
 class ToolQuestion:
     """How people are asked about a call of a tool. It is in no digest."""
 
@@ -101,6 +115,7 @@ class StepTool:
     """For a function that makes steps, what its arguments are checked with."""
     makes_steps: StepFunction | None = None
     decision: ToolApproval | None = None
+    quorum: ToolQuorum = ONE_IS_ENOUGH
     is_together: bool = False
     """Whether people decide on its calls together with others of an answer."""
     cut: Cut = WHOLE
@@ -122,7 +137,9 @@ class StepTool:
         if self.decision is None:
             return None
         question = ToolQuestion(self.is_together, self.risk_shown, self.tool.problem_of)
-        return {APPROVAL: self.decision, UNDIGESTED: question}
+        # What was not there before leaves the digests of open episodes as they are.
+        counted = {} if self.quorum == ONE_IS_ENOUGH else {QUORUM: self.quorum}
+        return {APPROVAL: self.decision, **counted, UNDIGESTED: question}
 
     def is_risky(self, ask_from: Risk | None) -> bool:
         """Return whether people are asked about it who are asked from a risk on; None: never."""
@@ -250,6 +267,8 @@ def toolset(
     ask: Ask = "each",
     approvers: Collection[str] | None = None,
     expires_s: float | None = None,
+    quorum: int = 1,
+    requester_may_approve: bool = True,
     cut: Mapping[str, Cut] | None = None,
     id: str = "vigil",
 ) -> StepToolset:
@@ -272,6 +291,8 @@ def toolset(
             arguments. They may change arguments and leave calls out, which the model is told.
         approvers: who may decide; None: anybody.
         expires_s: after how many seconds a call is denied that nobody has decided on; None: never.
+        quorum: how many different people have to approve a call.
+        requester_may_approve: whether who has asked for the episode may decide, too.
         cut: name of a tool → what of its results the model reads, such as `tail(4_000)`; the step
             has the whole. Default: the first 100,000 characters, with a line that says how many
             more there are.
@@ -303,6 +324,7 @@ def toolset(
             one,
             cut=(cut or {}).get(one.name, WHOLE),
             decision=decision if is_asked else None,
+            quorum=ToolQuorum(quorum, requester_may_approve),
             is_together=ask == "together",
         )
     if unknown := [name for name in cut or {} if name not in made]:

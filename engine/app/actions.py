@@ -6,7 +6,7 @@ A strategy may construct an action without the functions below, so `problem_of` 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, overload, runtime_checkable
@@ -25,6 +25,12 @@ NAME_CHARS_MAX: Final = 256
 
 APPROVERS_MAX: Final = 64
 """Most people that one request for approval names."""
+
+QUORUM_MAX: Final = 16
+"""Most people that have to approve one request."""
+
+GROUP: Final = "group:"
+"""Begins the name of a group among those who may decide."""
 
 NAMES_NOBODY: Final = "an empty list names nobody; leave it out, and anybody may decide"
 """The problem with a list of approvers that names nobody."""
@@ -154,6 +160,10 @@ class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind
     """Unset: yes, and no part of the fingerprint either."""
     per_episode: bool | msgspec.UnsetType = msgspec.UNSET
     """Unset: no, and no part of the fingerprint either."""
+    quorum: int | msgspec.UnsetType = msgspec.UNSET
+    """Unset: one is enough, and no part of the fingerprint either."""
+    requester_may_approve: bool | msgspec.UnsetType = msgspec.UNSET
+    """Unset: yes, and no part of the fingerprint either."""
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="wait"):
@@ -269,6 +279,8 @@ def approval(
     editable: bool | EditableCalls = False,
     shared: bool = True,
     per_episode: bool = False,
+    quorum: int = 1,
+    requester_may_approve: bool = True,
 ) -> RequestApproval:
     """Return the action that asks people whether `plan` may be carried out, and waits for them.
 
@@ -284,7 +296,8 @@ def approval(
         plan: what is to be done, any JSON value, for people to read. A decision names its SHA-256,
             so nobody approves a plan other than the one they read.
         summary: the plan in one sentence, up to 4,000 characters.
-        approvers: names of those who may decide, 1 to 64; None: anybody.
+        approvers: names of those who may decide, 1 to 64, and `group:oncall` for whoever is in that
+            group of the stack's people then; None: anybody.
         expires_s: time limit in seconds, over 0 and up to ten years; None: none.
         on_expiry: the decision if nobody decides in time: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
@@ -293,6 +306,11 @@ def approval(
         shared: whether one decision answers all episodes of the actor that wait for an equal
             approval about the same subject.
         per_episode: whether each of these episodes acts once it is approved, not the oldest alone.
+        quorum: how many different people have to approve it, 1 to 16. One denial denies it. Who
+            changes the plan is the first to approve what it becomes, and the others have to approve
+            that. With more than 1 each episode asks for itself, whatever `shared` says.
+        requester_may_approve: whether who has asked for the episode, or for what it is a part of,
+            may decide; if not, each episode asks for itself, too.
 
     Raises `InvalidAction` if a value is impossible.
     """
@@ -307,6 +325,8 @@ def approval(
         calls=editable if isinstance(editable, EditableCalls) else msgspec.UNSET,
         shared=msgspec.UNSET if shared else False,
         per_episode=True if per_episode else msgspec.UNSET,
+        quorum=_quorum(quorum),
+        requester_may_approve=msgspec.UNSET if requester_may_approve else False,
     )
 
 
@@ -358,6 +378,25 @@ def _approvers(given: Iterable[str] | str | None) -> tuple[str, ...]:
     for each in names:
         _check_approver(each)  # guard: approver-has-name
     return names
+
+
+def _quorum(given: object) -> int | msgspec.UnsetType:
+    match given:
+        case bool():
+            pass
+        case int() if 1 <= given <= QUORUM_MAX:
+            return msgspec.UNSET if given == 1 else given
+        case _:
+            pass
+    raise InvalidAction(f"quorum: {given!r} is not a whole number from 1 to {QUORUM_MAX}")
+
+
+def problem_of_quorum(quorum: int, approvers: Collection[str]) -> str | None:
+    """Return why so many of those who may decide cannot approve; None: they can."""
+    are_named = bool(approvers) and not any(each.startswith(GROUP) for each in approvers)
+    if are_named and len({*approvers}) < quorum:  # guard: quorum-can-be-reached
+        return f"quorum: {quorum} have to approve it, and only {len({*approvers})} may"
+    return None
 
 
 def _check_approver(name: object) -> None:
@@ -438,6 +477,12 @@ def _request(action: RequestApproval) -> str | None:
         return f"approvers: {len(approvers):,} of them, the limit is {APPROVERS_MAX}"
     named = (_text("approvers", each, least=1, most=APPROVER_CHARS_MAX) for each in approvers)
     problem = next((each for each in named if each), None)
+    try:
+        quorum = _quorum(1 if action.quorum is msgspec.UNSET else action.quorum)
+    except InvalidAction as error:
+        return str(error)
+    if problem is None and isinstance(quorum, int):
+        problem = problem_of_quorum(quorum, approvers)
     return problem or _text("summary", action.summary, least=0, most=SUMMARY_CHARS_MAX)
 
 

@@ -221,6 +221,8 @@ def propose_output(
     expires_s: float | None = None,
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
+    quorum: int = 1,
+    requester_may_approve: bool = True,
 ) -> OutputIntent:
     """Return the intent to deliver something to the outside, for `ConvergeResult(outputs=[…])`.
 
@@ -236,11 +238,13 @@ def propose_output(
         requires_approval: whether somebody must approve it before it is delivered. The arguments
             below count only then, and are those of `approval`.
         summary: the question to people.
-        approvers: names of those who may decide.
+        approvers: names of those who may decide, and `group:` with the name of a group.
         expires_s: time limit in seconds.
         on_expiry: if nobody decides in time: `deny` rejects it, `fail` fails it as undeliverable,
             `approve` delivers it.
         remind_every_s: seconds between two public reminders.
+        quorum: how many different people have to approve it.
+        requester_may_approve: whether who has asked for the episode may decide, too.
 
     Raises `InvalidOutput` if a value is impossible, and `Unencodable` if the payload is no JSON, or
     over 256 KiB.
@@ -253,6 +257,8 @@ def propose_output(
             expires_s=expires_s,
             on_expiry=on_expiry,
             remind_every_s=remind_every_s,
+            quorum=quorum,
+            requester_may_approve=requester_may_approve,
         )
     except InvalidAction as error:
         raise InvalidOutput(str(error)) from error
@@ -267,6 +273,8 @@ def propose_output(
         expires_s=asked.expires_s,
         on_expiry=asked.on_expiry,
         remind_every_s=asked.remind_every_s,
+        quorum=quorum,
+        requester_may_approve=requester_may_approve,
     )
     return checked_intent(intent)
 
@@ -283,6 +291,8 @@ def output(
     expires_s: float | None = None,
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
+    quorum: int = 1,
+    requester_may_approve: bool = True,
 ) -> SendOutput:
     """Return the action that delivers an output now, instead of after convergence.
 
@@ -302,6 +312,8 @@ def output(
         expires_s=expires_s,
         on_expiry=on_expiry,
         remind_every_s=remind_every_s,
+        quorum=quorum,
+        requester_may_approve=requester_may_approve,
     )
     return SendOutput(intent)
 
@@ -343,6 +355,7 @@ def _problem_of_approval(intent: OutputIntent) -> str | None:
         expires_s=intent.expires_s,
         on_expiry=intent.on_expiry,
         remind_every_s=intent.remind_every_s,
+        quorum=intent.quorum,
     )
     return problem_of(asked)
 

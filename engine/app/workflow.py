@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
-from engine.app.actions import NAMES_NOBODY
+from engine.app.actions import NAMES_NOBODY, QUORUM_MAX, problem_of_quorum
 from engine.app.actor import DEFAULT_DEDUPE, REVISION_MAX, WAIT_S_MAX
 from engine.app.checks import Check, problem_of_usd
 from engine.app.dedupe import Dedupe, problem_of_dedupe
@@ -227,7 +227,11 @@ class StepOptions(TypedDict, total=False):
     requires_approval: bool
     """Whether people have to approve the input before the step runs. Default: no."""
     approvers: Sequence[str]
-    """Names of those who may, 1 to 100. Default: anybody."""
+    """Names of those who may, 1 to 100, and `group:` with the name of a group. Default: anybody."""
+    quorum: int
+    """How many different people have to approve it, 1 to 16. Default: one."""
+    requester_may_approve: bool
+    """Whether who has started the workflow may decide, too. Default: yes."""
     approval_expires_s: float
     """Time limit for approval, in seconds; then it is denied. Default: none."""
     compensate: tuple[str, str]
@@ -259,6 +263,8 @@ class WorkflowStep:
     timeout_s: float = 0.0
     requires_approval: bool = False
     approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    requester_may_approve: bool = True
     approval_expires_s: float = 0.0
     compensate: tuple[str, str] | None = None
     reuse_s: float = 0.0
@@ -317,6 +323,14 @@ class WorkflowCheck(Check):
             raise self.refuse("approvers", NAMES_NOBODY)
         return names
 
+    def quorum(self, value: int, approvers: Collection[str]) -> int:
+        """Return how many different people have to approve a step."""
+        if not is_whole(value) or not 1 <= value <= QUORUM_MAX:
+            raise self.refuse("quorum", f"{value!r} is not a whole number from 1 to {QUORUM_MAX}")
+        if problem := problem_of_quorum(value, approvers):
+            raise self.refuse("quorum", problem.removeprefix("quorum: "))
+        return value
+
     def function(self, field_: str, value: object) -> None:
         """Check a function that is called while the next step is decided, or None."""
         if inspect.iscoroutinefunction(value):
@@ -355,6 +369,8 @@ def checked_step(
     timeout_s: float = 0.0,
     requires_approval: bool = False,
     approvers: Sequence[str] | None = None,
+    quorum: int = 1,
+    requester_may_approve: bool = True,
     approval_expires_s: float = 0.0,
     compensate: tuple[str, str] | None = None,
     reuse_s: float = 0.0,
@@ -365,7 +381,9 @@ def checked_step(
     if input is not None and for_each is not None:
         raise check.refuse("input", "for_each says the input of each item; leave one of them out")
     asks = check.switch("requires_approval", requires_approval)
-    if not asks and (approvers is not None or approval_expires_s):
+    may_approve = check.switch("requester_may_approve", requester_may_approve)
+    has_terms = approvers is not None or approval_expires_s or quorum != 1 or not may_approve
+    if not asks and has_terms:
         raise check.refuse("requires_approval", "is not set, so there is nothing to approve")
     if reuse_s and (why := _why_never_reused(runs, compensate, asks=asks)):
         raise check.refuse("reuse_s", why)
@@ -380,6 +398,8 @@ def checked_step(
         timeout_s=check.seconds("timeout_s", timeout_s, most=WAIT_S_MAX),
         requires_approval=asks,
         approvers=() if approvers is None else check.approvers(approvers),
+        quorum=check.quorum(quorum, approvers or ()),
+        requester_may_approve=may_approve,
         approval_expires_s=check.seconds("approval_expires_s", approval_expires_s, most=WAIT_S_MAX),
         compensate=check.compensation(compensate),
         reuse_s=check.seconds("reuse_s", reuse_s, most=WAIT_S_MAX),

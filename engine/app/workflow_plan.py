@@ -164,6 +164,8 @@ def _step_spec(
         timeout_s=step.timeout_s,
         requires_approval=step.requires_approval,
         approvers=step.approvers,
+        quorum=step.quorum,
+        requester_may_approve=step.requester_may_approve,
         approval_expires_s=step.approval_expires_s,
         compensation=_task(*step.compensate, actors) if step.compensate else None,
         reuse_s=step.reuse_s,

@@ -46,6 +46,7 @@ from streams.model.events import (
     Resolution,
     StepAnnounced,
     StepKind,
+    requester_of,
 )
 from streams.model.money import NO_USD, USD_LEAST
 from streams.model.triggers import Budget, EpisodeTrigger
@@ -234,6 +235,7 @@ def request_timer(opened: EpisodeOpened, announced: Announce | StepAnnounced) ->
             call=announced.path,
             budget=child.budget,
             with_parent=child.with_parent,
+            requested_by=requester_of(opened),
         ),
     )
     return fire_timer(request, actor=child.actor_id)

@@ -252,9 +252,11 @@ def _question(asking: RequestApproval) -> Iterable[tuple[str, Any]]:
     yield "grant", asking.plan or "as much again"
     if asking.approvers:
         yield "approvers", list(asking.approvers)
-    for name in ("summary", "expires_s", "remind_every_s"):
-        if value := getattr(asking, name):
+    for name in ("summary", "expires_s", "remind_every_s", "quorum"):
+        if (value := getattr(asking, name)) and value is not msgspec.UNSET:
             yield name, value
+    if asking.requester_may_approve is False:
+        yield "requester_may_approve", False
 
 
 def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:

@@ -301,6 +301,8 @@ class QuestionDefinition(Coded):
     approvers: Listed[str] | None = None
     expires_s: float | None = None
     remind_every_s: float | None = None
+    quorum: int = 1
+    requester_may_approve: bool = True
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> QuestionDefinition:
@@ -324,6 +326,8 @@ class QuestionDefinition(Coded):
             approvers=self.approvers,
             expires_s=self.expires_s,
             remind_every_s=self.remind_every_s,
+            quorum=self.quorum,
+            requester_may_approve=self.requester_may_approve,
         )
 
 

@@ -264,6 +264,8 @@ class StepDefinition(Strict):
     timeout_s: float = 0.0
     requires_approval: bool = False
     approvers: Listed[str] = ()
+    quorum: int = 1
+    requester_may_approve: bool = True
     approval_expires_s: float = 0.0
     compensate: CompensationDefinition | None = None
     reuse_s: float = 0.0
@@ -349,6 +351,10 @@ class StepDefinition(Strict):
         }
         if self.approvers:
             options["approvers"] = self.approvers
+        if self.quorum != 1:
+            options["quorum"] = self.quorum
+        if not self.requester_may_approve:
+            options["requester_may_approve"] = False
         if self.when:
             options["when"] = condition_of(self.when)
         if self.compensate is not None:

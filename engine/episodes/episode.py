@@ -24,6 +24,7 @@ from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     EndStatus,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeDeferred,
@@ -197,13 +198,14 @@ Command: TypeAlias = (
     | Save
     | BlockEpisode
     | AnswerEpisode
+    | EpisodeApprovalGiven
     | EpisodeConverged
     | EpisodeDeferred
     | Finish
     | FailEpisode
     | CancelEpisode
 )
-"""Openings, convergences and postponed outputs are decided elsewhere, and come as events."""
+"""Openings, approvals, convergences and postponed outputs are decided elsewhere, as events."""
 
 
 class Status(StrEnum):
@@ -247,6 +249,7 @@ TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
     },
     Status.BLOCKED: {
         StepRecorded: Status.BLOCKED,
+        EpisodeApprovalGiven: Status.BLOCKED,
         EpisodeResolved: Status.QUEUED,
         EpisodeFinished: Status.CANCELED,
     },
@@ -435,7 +438,7 @@ def _is_legal(status: Status, event: EpisodeEvent) -> bool:
 
 def _event(episode: Episode, command: Command) -> EpisodeEvent:
     match command:
-        case EpisodeOpened() | EpisodeDeferred():
+        case EpisodeOpened() | EpisodeApprovalGiven() | EpisodeDeferred():
             return command
         case EpisodeConverged():
             return replace(command, wall_used_ms=_wall_used_ms(episode))
@@ -553,7 +556,12 @@ def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
 
 def _moved(
     episode: Episode,
-    event: StepAnnounced | StepRecorded | CheckpointSaved | EpisodeBlocked | EpisodeResolved,
+    event: StepAnnounced
+    | StepRecorded
+    | CheckpointSaved
+    | EpisodeBlocked
+    | EpisodeApprovalGiven
+    | EpisodeResolved,
 ) -> Episode:
     match event:
         case StepAnnounced():
@@ -572,6 +580,8 @@ def _moved(
             if event.parked is None:
                 return _further(moved)
             return replace(moved, parked=event, parks=event.parked.number)
+        case EpisodeApprovalGiven(blocked=blocked):
+            return replace(episode, blocked=blocked)
         case EpisodeResolved():
             return replace(episode, status=Status.QUEUED, resolved=event)
         case _:

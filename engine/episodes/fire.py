@@ -65,6 +65,8 @@ class ParentCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget
     """What it has left; a limit of 0: it has none."""
     with_parent: WithParent = WithParent.CANCEL
+    requested_by: str = ""
+    """Who asked for that episode; empty: nobody did."""
 
 
 class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,6 +130,7 @@ def fired_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger | Ep
         parent_id=asked.parent.episode_id,
         parent_actor_id=asked.parent.actor_id,
         call=asked.parent.call,
+        requested_by=asked.parent.requested_by,
         payload=asked.payload,
         entity_id=entity_id(asked.payload, subject_key),
         hops=asked.hops,

@@ -102,6 +102,7 @@ from streams.model.events import (
     StepAnnounced,
     StepKind,
     StoredResult,
+    requester_of,
 )
 from streams.model.money import NO_USD
 from streams.model.triggers import EpisodeTrigger, Mode, WorkflowTrigger
@@ -460,7 +461,7 @@ class EpisodeTurns:
         wait for children, too.
         """
         mark = await call(fingerprint, action)
-        block = await call(blocking.block_for, action, at=at)
+        block = await call(blocking.block_for, action, at=at, requester=requester_of(self.opened))
         if isinstance(action, RequestApproval) and block.approval is not None:
             request = request_of(self.opened, action, mark=mark)
             block = replace(block, approval=replace(block.approval, request=request))

@@ -276,6 +276,8 @@ class FunctionContext(Gathers):
         editable: bool | EditableCalls = False,
         shared: bool = True,
         per_episode: bool = False,
+        quorum: int = 1,
+        requester_may_approve: bool = True,
     ) -> ApprovalAnswer:
         """Ask people whether `plan`, any JSON value, may be carried out; return what they decided.
 
@@ -284,8 +286,8 @@ class FunctionContext(Gathers):
         the person who approves may change the plan; then carry out the answer's `plan`. With
         `shared=False` the decision is about this episode alone. Of several episodes with an equal
         request the oldest gets the approval, and the answer of the others is false, its `status`
-        `superseded`; with `per_episode` all of them get it. The arguments are those of
-        `vigil.approval`.
+        `superseded`; with `per_episode` all of them get it. With `quorum` so many different people
+        have to approve it. The arguments are those of `vigil.approval`.
         """
         asked = approval(
             plan,
@@ -297,6 +299,8 @@ class FunctionContext(Gathers):
             editable=editable,
             shared=shared,
             per_episode=per_episode,
+            quorum=quorum,
+            requester_may_approve=requester_may_approve,
         )
         try:
             said = await self._run.step(asked)
@@ -333,6 +337,8 @@ class FunctionContext(Gathers):
         expires_s: float | None = None,
         on_expiry: ExpiryOfApproval = "deny",
         remind_every_s: float | None = None,
+        quorum: int = 1,
+        requester_may_approve: bool = True,
     ) -> OutputResult:
         """Have `payload` delivered now, and return how far that got: see `vigil.output`."""
         asked = output(
@@ -346,6 +352,8 @@ class FunctionContext(Gathers):
             expires_s=expires_s,
             on_expiry=on_expiry,
             remind_every_s=remind_every_s,
+            quorum=quorum,
+            requester_may_approve=requester_may_approve,
         )
         return msgspec.convert(await self._run.step(asked), OutputResult)
 

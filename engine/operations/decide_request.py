@@ -20,8 +20,10 @@ from engine.outputs.decide import answered
 from engine.outputs.requests import read_output
 from engine.validation import KEPT_BYTES_MAX, check_cause, check_hash, check_id, encode
 from engine.waits.answer import answer, waits_of
+from engine.waits.deciders import with_groups
 from engine.waits.requests import read_episode
 from engine.waits.signals import References
+from engine.waits.wait import asked_in
 from engine.workflows.decide import step_decided
 from engine.workflows.requests import read_instance
 from engine.workflows.steps import INPUTS_BYTES_MAX
@@ -164,7 +166,8 @@ async def _of_episode(ports: Ports, target: ApprovalTarget, said: Decide, clock:
         # guard: sharers-counted-at-decision
         request_no=max(1, await References(ports, clock).newest_no(request)) if request else 0,
     )
-    answer(records, command, at=clock.now())
+    checked = await with_groups(ports, clock, command, asked_in(records))
+    answer(records, checked, at=clock.now())
     return command
 
 
@@ -177,7 +180,9 @@ async def _of_output(ports: Ports, target: ApprovalTarget, said: Decide, clock: 
         output_key=target.id,
         round_no=output.round_no,  # guard: decision-sent-with-round
     )
-    answered(output, command, at=clock.now())
+    asked = None if output.pending is None else output.pending.terms
+    checked = await with_groups(ports, clock, command, asked)
+    answered(output, checked, at=clock.now())
     return command
 
 
@@ -196,5 +201,8 @@ async def _of_step(ports: Ports, target: ApprovalTarget, said: Decide, clock: Cl
         edited_hash=said.edited_hash,
         edited_inputs=inputs or (),
     )
-    step_decided(instance, command, at=clock.now())
+    step = instance.steps.get(target.step)
+    asked = None if step is None or step.asked is None else step.asked.approval
+    checked = await with_groups(ports, clock, command, asked)
+    step_decided(instance, checked, at=clock.now())
     return command

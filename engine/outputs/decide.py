@@ -13,10 +13,20 @@ from engine.app.outputs import NO_ADAPTER
 from engine.app.workflow import APPROVAL_EXPIRED
 from engine.errors import OUTCOME_UNKNOWN, Refused
 from engine.outputs.output import Output, is_own, outcome_of
-from engine.waits.approval import end_in_words, problem_of_command
+from engine.waits.approval import (
+    approved_by,
+    asked_anew,
+    changed_hash,
+    end_in_words,
+    is_enough,
+    one_more,
+    problem_of_command,
+)
 from engine.waits.wait import block_in
+from streams.json import NOTHING
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import (
+    OutputApprovalGiven,
     OutputApproved,
     OutputCanceled,
     OutputFailed,
@@ -184,7 +194,7 @@ def has_expired(output: Output) -> bool:
 
 def answered(
     output: Output, command: Decide, *, at: datetime
-) -> OutputApproved | OutputRejected | None:
+) -> OutputApprovalGiven | OutputApproved | OutputRejected | None:
     """Return the event of a decision at `at`, or raise `Refused`; None: it was recorded before."""
     if output.proposed is None:
         raise Refused("there is no such output")
@@ -200,17 +210,30 @@ def answered(
     if output.pending is None:
         why = f" ({output.failed.error_class})" if output.failed else ""
         raise Refused(f"it does not wait for approval: it is {output.status}{why}")
-    if problem := problem_of_command(output.pending.terms, command, at=at):
+    asked = output.pending.terms
+    # guard: same-output-approval-twice
+    if any(each.decision_id == command.id for each in asked.given):
+        return None
+    if problem := problem_of_command(asked, command, at=at):
         raise Refused(problem)
     if command.verdict is Verdict.APPROVE:
-        return OutputApproved(
-            by=command.by,
-            reason=command.reason,
-            decision_id=command.id,
-            edited_hash=command.edited_hash,  # guard: edited-output-hash-kept
-            edited_payload=command.edited_plan,
-        )
+        return _approved(one_more(asked, command, at=at, plan=command.edited_plan), command)
     return OutputRejected(by=command.by, reason=command.reason, decision_id=command.id)
+
+
+def _approved(now: Approval, command: Decide) -> OutputApprovalGiven | OutputApproved:
+    if not is_enough(now):
+        return OutputApprovalGiven(
+            by=command.by, reason=command.reason, decision_id=command.id, approval=now
+        )
+    edited = changed_hash(now)
+    return OutputApproved(
+        by=approved_by(now),
+        reason=command.reason,
+        decision_id=command.id,
+        edited_hash=edited,  # guard: edited-output-hash-kept
+        edited_payload=now.plan if edited else NOTHING,
+    )
 
 
 def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> OutputRetried | None:
@@ -275,6 +298,7 @@ def _asked_again(output: Output, *, at: datetime) -> Approval | None:
     approval = output.proposed.approval if output.proposed else None
     if approval is None or output.decided is not None:  # guard: unapproved-retry-asks-again
         return None
+    approval = asked_anew(approval)  # guard: lapsed-approvals-do-not-count
     if approval.expires_at is None or output.asked_at is None:
         return approval
     return replace(approval, expires_at=at + (approval.expires_at - output.asked_at))

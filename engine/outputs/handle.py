@@ -45,8 +45,11 @@ from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
 from engine.runtime.gather import gather_bounded
 from engine.runtime.publish import EventPublisher
+from engine.waits.deciders import with_groups
 from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
 from streams.model.events import EpisodeOpened, OutputEvent
+from streams.model.outputs import OutputStatus
+from streams.model.waits import Approval
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
 from streams.tracing import traceparent
@@ -69,6 +72,8 @@ class OutputCommands:
 
     async def decide(self, command: Decide, *, at: datetime) -> bool:
         """Record a decision; return whether there is one: this one, or that time is up."""
+        asked = await self._asked(command)
+        command = await with_groups(self.context.ports, self.context.clock, command, asked)
 
         def ruled(output: Output) -> OutputEvent | None:
             check_round(output, command)  # guard: refused-decision-not-revived
@@ -78,9 +83,17 @@ class OutputCommands:
             is_meant = is_own(output, episode_id=command.episode_id)
             return expired(output, at=at) if is_meant else None
 
-        if await self._amended(command, ruled) is not None:
-            return True
+        decided = await self._amended(command, ruled)
+        if decided is not None:
+            # While others have to approve it as well, there is nothing to carry.
+            return decided.output.status is not OutputStatus.AWAITING_APPROVAL
         return await self._output_store(command.output_key).amend(late)
+
+    async def _asked(self, command: Decide) -> Approval | None:
+        output_store = self._output_store(command.output_key)
+        await output_store.read()
+        pending = output_store.output.pending
+        return None if pending is None else pending.terms
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
         """Record that an output is retried, and return whether it is."""

@@ -13,7 +13,7 @@ from engine.app.actions import SendOutput, fingerprint
 from engine.app.outputs import _KEY_BYTES, plan_hash
 from engine.episodes.episode import Episode
 from engine.waits.approval import approval_for
-from streams.model.events import EpisodeOpened, OutputProposed
+from streams.model.events import EpisodeOpened, OutputProposed, requester_of
 from streams.model.outputs import OutputIntent
 
 MARK_CHARS: Final = 16
@@ -69,7 +69,12 @@ def proposal(
 ) -> OutputProposed:
     """Return the event that proposes an output, for the `proposal_no`-th time."""
     approval = (
-        approval_for(intent, plan_hash=plan_hash(intent.payload), at=at)
+        approval_for(
+            intent,
+            plan_hash=plan_hash(intent.payload),
+            at=at,
+            requester=requester_of(opened),
+        )
         if intent.requires_approval
         else None
     )

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from engine.errors import Rejected
 from engine.waits.approval import Pending
 from streams.model.events import (
+    OutputApprovalGiven,
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -47,7 +48,7 @@ RETRY_IDS_MAX: Final = 100
 TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] = {
     None: frozenset({OutputProposed, OutputForgone}),
     OutputStatus.AWAITING_APPROVAL: frozenset(
-        {OutputApproved, OutputRejected, OutputFailed, OutputCanceled}
+        {OutputApprovalGiven, OutputApproved, OutputRejected, OutputFailed, OutputCanceled}
     ),
     OutputStatus.PROPOSED: frozenset(
         {
@@ -158,6 +159,10 @@ def evolve(output: Output, event: OutputEvent, *, at: datetime) -> Output:
                 decided_at=at,
                 retry_at=None,
             )
+        case OutputApprovalGiven(approval=approval) if output.proposed is not None:
+            return replace(output, proposed=replace(output.proposed, approval=approval))
+        case OutputApprovalGiven():
+            return output
         case OutputRejected():
             return replace(output, status=OutputStatus.REJECTED, decided=event, decided_at=at)
         case OutputRetried():

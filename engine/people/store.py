@@ -40,6 +40,11 @@ class PeopleStore:
         self._roster = await self._rosters().load(self._at_roster(), known=self._roster)
         return self._roster.state
 
+    async def groups_of(self, name: str) -> tuple[str, ...]:
+        """Return the groups of somebody, in order; none of nobody among the people."""
+        person = (await self.roster()).people.get(name)
+        return () if person is None else person.groups
+
     async def order(self, *events: RosterEvent) -> Sequence[RosterEvent]:
         """Note orders about people in one commit; return those that have changed something.
 

@@ -16,7 +16,7 @@ from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from streams.clock import Clock
 from streams.errors import BadName, Unavailable
 from streams.layout import Kind
-from streams.model.events import DeadLettered, EpisodeBlocked, EpisodeOpened
+from streams.model.events import DeadLettered, EpisodeApprovalGiven, EpisodeBlocked, EpisodeOpened
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 
@@ -101,7 +101,7 @@ class AggregateStates:
                 state, _ = follow_up.of_episode(state, each)
         after, effects = follow_up.of_episode(state, record)
         self._episodes.keep(record.subject, after)
-        if isinstance(record.commit.events[-1], EpisodeBlocked):
+        if isinstance(record.commit.events[-1], EpisodeBlocked | EpisodeApprovalGiven):
             # It may wait for long, and there may be many.
             self._episodes.forget(record.subject)
         return effects

@@ -45,7 +45,7 @@ OF_US: Final = ("actor_id", "expectation_id", "episode_id")
 NAMES: Final = ("subject_id", *OF_US, *TREES)
 """Placeholders of prompts, in addition to paths; alone, a tree stands for the whole object."""
 
-TERMS: Final = ("approvers", "expires_s")
+TERMS: Final = ("approvers", "expires_s", "quorum", "requester_may_approve")
 """The options of an approval; they count only if a tool requires one."""
 
 
@@ -128,6 +128,8 @@ class AgenticConfig(AnsweredConfig):
     """Whether they decide on each call of an answer by itself, or on all of them together."""
     approvers: Listed[str] = ()
     expires_s: float | None = None
+    quorum: int = 1
+    requester_may_approve: bool = True
     budget: RunBudgetConfig | None = None
     on_change: Literal["park", "go_on", "old"] = "park"
     """What becomes of an open episode whose agent would ask its model for something else now."""
@@ -433,6 +435,8 @@ def _agent(config: AgenticConfig, offered: Mapping[str, FunctionTool[..., Any]])
                 ask=config.ask,
                 approvers=config.approvers or None,
                 expires_s=config.expires_s,
+                quorum=config.quorum,
+                requester_may_approve=config.requester_may_approve,
             ),
             answers=answer_schema(config),
             instructions=(*said.instructions, ABOUT_DATA),

@@ -38,7 +38,15 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
 }
 """Options that may be omitted but not empty → what to do instead."""
 
-TERMS: Final = ("summary_template", "approvers", "expires_s", "on_expiry", "remind_every_s")
+TERMS: Final = (
+    "summary_template",
+    "approvers",
+    "expires_s",
+    "on_expiry",
+    "remind_every_s",
+    "quorum",
+    "requester_may_approve",
+)
 """The options of an approval; they count only if one is required."""
 
 
@@ -62,8 +70,10 @@ class OutputConfig(Strict):
     expires_s: float | None = None
     on_expiry: ExpiryOfApproval = "deny"
     remind_every_s: float | None = None
+    quorum: int = 1
+    requester_may_approve: bool = True
 
-    @field_validator("adapter", "payload", "approvers", "expires_s", "remind_every_s")
+    @field_validator("adapter", "payload", "approvers", "expires_s", "remind_every_s", "quorum")
     @classmethod
     def _may_be_proposed(cls, value: object, info: ValidationInfo) -> object:
         """Check each field alone, so that the error names it."""
@@ -183,6 +193,8 @@ def _intent(config: OutputConfig, words: JsonObject, *, place: str) -> OutputInt
         expires_s=config.expires_s,
         on_expiry=config.on_expiry,
         remind_every_s=config.remind_every_s,
+        quorum=config.quorum,
+        requester_may_approve=config.requester_may_approve,
     )
 
 

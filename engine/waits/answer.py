@@ -20,8 +20,12 @@ from engine.episodes.episode import CancelEpisode, Episode, Performed, decide, e
 from engine.errors import Refused
 from engine.waits import grant
 from engine.waits.approval import (
+    approved_by,
+    changed_hash,
     denial_in_words,
     end_in_words,
+    is_enough,
+    one_more,
     problem_of_changes,
     problem_of_command,
     problem_of_time,
@@ -34,6 +38,7 @@ from streams.json import NOTHING, JsonObject, raw, unraw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
     GRANT_TOOL,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeEvent,
     EpisodeFinished,
@@ -61,10 +66,11 @@ Decision: TypeAlias = Decide | Resolve
 
 
 class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The events of an answer, the last of which ends the wait."""
+    """The events of an answer."""
 
     events: tuple[EpisodeEvent, ...]
-    resolved: EpisodeResolved
+    resolved: EpisodeResolved | None
+    """The last of them, which ends the wait; None: others have to approve it as well."""
 
 
 class EpisodeWait(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +91,8 @@ def waits_of(records: Iterable[Recorded]) -> list[EpisodeWait]:
             match event:
                 case EpisodeBlocked():
                     waits.append(EpisodeWait(blocked=Blocked(event=event, at=at)))
+                case EpisodeApprovalGiven(blocked=blocked, since=since) if waits:
+                    waits[-1] = replace(waits[-1], blocked=Blocked(event=blocked, at=since))
                 case EpisodeResolved() | EpisodeFinished() if waits and waits[-1].end is None:
                     waits[-1] = replace(waits[-1], end=event, ended_at=at)
                 case _:
@@ -105,7 +113,43 @@ def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> 
     episode = fold(records)
     if problem := _problem(wait.blocked, decision, episode, at):
         raise Refused(problem)
+    if isinstance(decision, Decide) and decision.verdict is Verdict.APPROVE:
+        blocked = _approved_once_more(wait.blocked, decision, at=at)
+        if not _is_enough(blocked, decision):
+            return _noted(episode, blocked, decision)
+        return _answer(episode, *_decided(blocked, decision))
     return _answer(episode, *_decided(wait.blocked, decision))
+
+
+def _approved_once_more(blocked: Blocked, decision: Decide, *, at: datetime) -> Blocked:
+    asked = blocked.event.approval
+    assert asked is not None, "a decision about a request"
+    after = one_more(asked, decision, at=at, plan=decision.edited_plan)
+    return replace(blocked, event=replace(blocked.event, approval=after))
+
+
+def _is_enough(blocked: Blocked, decision: Decide) -> bool:
+    asked = blocked.event.approval
+    assert asked is not None, "a decision about a request"
+    # What was decided for an equal request was so by as many as it takes.
+    is_shared = bool(decision.acting_episode_id and asked.request)
+    return is_shared or is_enough(asked)
+
+
+def _noted(episode: Episode, blocked: Blocked, decision: Decide) -> WaitAnswer:
+    """Return that somebody has approved what others have to approve as well."""
+    noted = decide(
+        episode,
+        EpisodeApprovalGiven(
+            step_no=blocked.step_no,
+            by=decision.by,
+            reason=decision.reason,
+            decision_id=decision.id,
+            blocked=blocked.event,
+            since=blocked.at,
+        ),
+    )
+    return WaitAnswer(events=(noted,), resolved=None)
 
 
 class SharedDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +249,10 @@ def _is_about(blocked: Blocked, decision: Decision) -> bool:
 
 
 def _is_by(wait: EpisodeWait, decision: Decision) -> bool:
-    return isinstance(wait.end, EpisodeResolved) and wait.end.decision_id == decision.id
+    if isinstance(wait.end, EpisodeResolved) and wait.end.decision_id == decision.id:
+        return True
+    asked = wait.blocked.event.approval
+    return asked is not None and any(each.decision_id == decision.id for each in asked.given)
 
 
 def _not_asked(decision: Decision) -> str:
@@ -236,11 +283,13 @@ def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.
             acting = decision.acting_episode_id
             return _superseded(blocked, decision), replace(ending, acting_episode_id=acting)
         case Decide(verdict=Verdict.APPROVE):
-            ending = _decision(decision, Resolution.APPROVED)
-            edited = decision.edited_hash
+            asked = blocked.event.approval
+            assert asked is not None, "a decision about a request"
+            by, edited = approved_by(asked), changed_hash(asked)
+            ending = replace(_decision(decision, Resolution.APPROVED), by=by)
             # guard: strategy-gets-approved-plan
-            plan = {PLAN: decision.edited_plan} if edited else _granted(blocked)
-            approved = _approved(blocked, by=decision.by, reason=decision.reason, **plan)
+            plan = {PLAN: asked.plan} if edited else _granted(blocked)
+            approved = _approved(blocked, by=by, reason=decision.reason, **plan)
             return approved, replace(ending, edited_hash=edited)  # guard: edited-plan-hash-kept
         case Decide():
             ending = _decision(decision, Resolution.DENIED)
@@ -319,12 +368,16 @@ def _step(
         kind=StepKind(blocked.event.reason.value),
         fingerprint=blocked.event.fingerprint,
         tool_name=GRANT_TOOL if blocked.event.asks_for_grant else "",
-        args=approval.plan if approval else raw(_waited_for(blocked)),
+        args=_asked_plan(approval) if approval else raw(_waited_for(blocked)),
         result=result,
         error_class=error_class,
         error_detail=error_detail,
         path=blocked.event.path,
     )
+
+
+def _asked_plan(approval: Approval) -> msgspec.Raw:
+    return approval.asked_plan if approval.asked_hash else approval.plan
 
 
 def _waited_for(blocked: Blocked) -> JsonObject:

@@ -6,19 +6,21 @@ or the expiry leads to. Signals that are waited for expire, and people are remin
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.agents.plans.edits import problem_of_edit
-from engine.app.actions import RequestApproval
+from engine.app.actions import GROUP, RequestApproval
 from streams.json import NOTHING, raw, unraw
-from streams.model.commands import Decide, DecideStep
+from streams.model.commands import Decide, DecideStep, Verdict
 from streams.model.events import EpisodeOpened
 from streams.model.outputs import OutputIntent
-from streams.model.waits import Approval, EditableCalls, Wait
+from streams.model.waits import Approval, EditableCalls, GivenApproval, Wait, progress
 
 T = TypeVar("T", bound=Approval | Wait)
 
@@ -63,13 +65,16 @@ def approval_for(
     plan_hash: str,
     plan: msgspec.Raw = NOTHING,
     at: datetime,
+    requester: str = "",
 ) -> Approval:
-    """Return what people are asked from `at` on."""
+    """Return what people are asked from `at` on; `requester` is who has asked for all of it."""
     return Approval(
         plan_hash=plan_hash,
         plan=plan,
         summary=asking.summary,
         approvers=asking.approvers,
+        quorum=asking.quorum if isinstance(asking.quorum, int) else 1,
+        barred=requester if asking.requester_may_approve is False else "",
         expires_at=expiry_of(asking.expires_s, at=at),
         on_expiry=asking.on_expiry,
         remind_every_s=asking.remind_every_s,
@@ -93,6 +98,10 @@ def request_of(opened: EpisodeOpened, asked: RequestApproval, *, mark: str) -> s
     subject = opened.trigger.entity_id
     if not subject or asked.shared is False:  # guard: request-about-nothing-unshared
         return ""
+    # Whose approvals are counted, and who may not decide, is a matter of each episode.
+    is_counted = isinstance(asked.quorum, int) or asked.requester_may_approve is False
+    if is_counted:  # guard: counted-request-unshared
+        return ""
     said = raw([opened.actor_id, opened.subject_kind, subject, mark])
     return f"{REQUESTS}{blake2b(said, digest_size=REQUEST_BYTES).hexdigest()}"
 
@@ -102,15 +111,91 @@ def expiry_of(expires_s: float, *, at: datetime) -> datetime | None:
     return at + timedelta(seconds=expires_s) if expires_s else None
 
 
+def names_group(approval: Approval) -> bool:
+    """Return whether those who may decide are, in part, whoever is in a group."""
+    return any(each.startswith(GROUP) for each in approval.approvers)
+
+
+def progress_of(approval: Approval) -> str:
+    """Return how many have approved what takes several, and who; empty: one is enough."""
+    return progress(approval.quorum, [each.by for each in approval.given])
+
+
+def one_more(
+    approval: Approval, decision: Decide | DecideStep, *, at: datetime, plan: msgspec.Raw = NOTHING
+) -> Approval:
+    """Return what people are asked once somebody else has approved it.
+
+    Who changes the plan is the first to approve what it has become, `plan`: the others have to
+    approve that, whatever they have approved before.
+    """
+    said = GivenApproval(by=decision.by, at=at, reason=decision.reason, decision_id=decision.id)
+    if decision.edited_hash and decision.edited_hash != approval.plan_hash:
+        return replace(
+            approval,
+            plan_hash=decision.edited_hash,
+            plan=plan,
+            asked_hash=approval.asked_hash or approval.plan_hash,
+            asked_plan=approval.asked_plan if approval.asked_hash else approval.plan,
+            given=(said,),  # guard: changed-plan-approved-anew
+        )
+    return replace(approval, given=(*approval.given, said))
+
+
+def is_enough(approval: Approval) -> bool:
+    """Return whether as many have approved it as have to."""
+    return len(approval.given) >= approval.quorum  # guard: quorum-approves
+
+
+def approved_by(approval: Approval) -> str:
+    """Return who has approved it, in order."""
+    return ", ".join(each.by for each in approval.given)
+
+
+def changed_hash(approval: Approval) -> str:
+    """Return the hash of what is approved in the place of the plan; empty: nothing else is."""
+    is_changed = approval.asked_hash not in ("", approval.plan_hash)
+    return approval.plan_hash if is_changed else ""
+
+
+def asked_anew(approval: Approval) -> Approval:
+    """Return a request as it was before anybody had approved it."""
+    if not approval.asked_hash:
+        return replace(approval, given=())
+    return replace(
+        approval,
+        given=(),
+        plan_hash=approval.asked_hash,
+        plan=approval.asked_plan,
+        asked_hash="",
+        asked_plan=NOTHING,
+    )
+
+
 def problem_of_decision(
-    approval: Approval, *, plan_hash: str, by: str, at: datetime, is_edited: bool = False
+    approval: Approval,
+    *,
+    plan_hash: str,
+    by: str,
+    at: datetime,
+    groups: Collection[str] = (),
+    is_edited: bool = False,
+    is_denial: bool = False,
 ) -> str | None:
     """Return why `by` cannot decide the pending `approval`, for people; None: they can."""
     # `at` is its time by the server's clock: after `expires_at` it is late, though not expired yet.
     if plan_hash != approval.plan_hash:  # guard: other-payload-decision-refused
         return f"it is about another plan; the one that waits has hash {approval.plan_hash}"
-    if approval.approvers and by not in approval.approvers:
+    if approval.barred and _is_same(by, approval.barred):  # guard: requester-decides-nothing
+        return f"{by!r} has asked for it, and may not decide on it; somebody else has to"
+    if approval.approvers and not _may(approval, by, groups):
         return f"{by!r} is none of those who may decide: {', '.join(approval.approvers)}"
+    # Who has approved it may still stop it.
+    has_approved = any(_is_same(by, each.by) for each in approval.given)
+    if has_approved and not is_denial:  # guard: one-person-one-approval
+        more = approval.quorum - len(approval.given)
+        others = "somebody else has to" if more == 1 else f"{more} others have to"
+        return f"{by!r} has approved it already; {others} as well"
     if is_edited and not approval.editable:  # guard: edited-plan-where-looked-at
         return "its plan cannot be changed: it does not look at what it becomes; deny it instead"
     return problem_of_time(approval, at=at)  # guard: decision-after-expiry-late
@@ -122,7 +207,27 @@ def problem_of_command(
     """Return why `command` cannot decide the pending `approval`, for people; None: it can."""
     # guard: edited-plan-checked-by-node
     plan_hash, by, is_edited = command.plan_hash, command.by, bool(command.edited_hash)
-    return problem_of_decision(approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited)
+    return problem_of_decision(
+        approval,
+        plan_hash=plan_hash,
+        by=by,
+        at=at,
+        groups=command.groups,
+        is_edited=is_edited,
+        is_denial=command.verdict is Verdict.DENY,
+    )
+
+
+def _may(approval: Approval, by: str, groups: Collection[str]) -> bool:
+    # guard: group-may-decide
+    return by in approval.approvers or any(
+        f"{GROUP}{each}" in approval.approvers for each in groups
+    )
+
+
+def _is_same(by: str, other: str) -> bool:
+    """Return whether two names are one person's: no two differ by case alone."""
+    return by.strip().casefold() == other.strip().casefold()
 
 
 def problem_of_changes(approval: Approval, plan: object) -> str | None:

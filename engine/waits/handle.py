@@ -31,14 +31,17 @@ from engine.waits import answer as answering
 from engine.waits import equal_requests
 from engine.waits import wait as waits
 from engine.waits.answer import WaitAnswer
+from engine.waits.deciders import with_groups
 from engine.waits.parked import TOO_LATE
 from engine.waits.signals import References, unserved
 from engine.waits.unpark import forget_parked, list_parked
-from engine.waits.wait import Blocked, block_in
+from engine.waits.wait import Blocked, asked_in, block_in
 from streams.model.commands import Attend, Command, Decide, Resolve, ShareDecision
 from streams.model.events import (
+    EpisodeApprovalGiven,
     EpisodeEvent,
     EpisodeOpened,
+    EpisodeResolved,
     SignalWaited,
 )
 from streams.ports.delivery import Delivery, Unreadable
@@ -180,7 +183,9 @@ class WaitHandler:
             answer = answering.answer(journal.records, decision, at=delivery.at)
             if answer is not None:
                 await self._append(answer, journal)
-                log.info("answered", resolution=answer.resolved.resolution.value, by=decision.by)
+                end = answer.resolved
+                how = end.resolution.value if end is not None else "approved, as others have to"
+                log.info("answered", resolution=how, by=decision.by)
 
         try:
             if isinstance(decision, Decide) and equal_requests.is_of_people(decision):
@@ -188,6 +193,9 @@ class WaitHandler:
                 if meant.episode_id != decision.episode_id:
                     return await self._send_on(meant)
                 decision = meant
+            if isinstance(decision, Decide):
+                node, asked = self.context, asked_in(records)
+                decision = await with_groups(node.ports, node.clock, decision, asked)
             await self._retry(attempt, records, seed=decision.id)
         except Refused as refused:
             kind = type(decision).__name__.lower()
@@ -268,7 +276,7 @@ class WaitHandler:
                 said = "goes on after a sleep"
             elif blocked.is_parked:
                 said = f"it fails: {TOO_LATE}"
-            log.info(said, step_no=expired.resolved.step_no)
+            log.info(said, step_no=blocked.step_no)
             return appended
 
         return await self._retry(attempt, records, seed=str(delivery.seq))
@@ -281,8 +289,9 @@ class WaitHandler:
         return await self._store.retry(subject, attempt, seed=seed, known=known)
 
     async def _append(self, answer: WaitAnswer, journal: Journal) -> Sequence[Recorded]:
-        resolved = answer.resolved
+        last = answer.events[-1]
+        assert isinstance(last, EpisodeApprovalGiven | EpisodeResolved), "what an answer ends with"
         # The same decision gives the same commit, whichever node handles it, however often.
-        id_ = f"answer.{journal.subject}.{resolved.step_no}.{resolved.decision_id}"
+        id_ = f"answer.{journal.subject}.{last.step_no}.{last.decision_id}"
         now = self.context.clock.now()
         return (await self._store.append(journal, answer.events, id=id_, at=now)).records

@@ -9,6 +9,7 @@ One timer serves all that is due: it is armed again for the next time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -32,6 +33,7 @@ from streams.json import JsonObject, raw
 from streams.model.children import ChildEnd
 from streams.model.events import (
     BlockReason,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeOpened,
     EpisodeResolved,
@@ -113,13 +115,18 @@ def id_of(step_no: int, park_no: int) -> str:
     return f"{step_no}.{park_no}" if park_no else f"{step_no}"
 
 
-def block_for(action: Pause | StartEpisode, *, at: datetime) -> BlockEpisode:
-    """Return the command that blocks an episode; `Unencodable` if the plan is too large."""
+def block_for(action: Pause | StartEpisode, *, at: datetime, requester: str = "") -> BlockEpisode:
+    """Return the command that blocks an episode; `Unencodable` if the plan is too large.
+
+    `requester` is who has asked for the episode.
+    """
     mark = fingerprint(action)
     match action:
         case RequestApproval():
             plan = validation.encode(action.plan, what="plan")
-            approval = approval_for(action, plan_hash=plan_hash(plan), plan=plan, at=at)
+            approval = approval_for(
+                action, plan_hash=plan_hash(plan), plan=plan, at=at, requester=requester
+            )
             return BlockEpisode(reason=BlockReason.APPROVAL, fingerprint=mark, approval=approval)
         case WaitFor():
             wait = Wait(
@@ -158,11 +165,19 @@ def block_in(newest: Recorded | None) -> Blocked | None:
     match events:
         case [*_, EpisodeBlocked() as blocked] if newest is not None:
             return Blocked(event=blocked, at=newest.commit.at)
+        case [EpisodeApprovalGiven(blocked=blocked, since=since)]:
+            return Blocked(event=blocked, at=since)  # guard: block-goes-on-after-approval
         # guard: block-goes-on-after-child
         case [StepRecorded(child=ChildEnd()), *_] if newest is not None:
             return _goes_on(events[-1], at=newest.commit.at)
         case _:
             return None
+
+
+def asked_in(records: Sequence[Recorded]) -> Approval | None:
+    """Return what the episode of `records` asks people; None: nothing, or not any more."""
+    block = block_in(records[-1]) if records else None
+    return None if block is None else block.event.approval
 
 
 def _goes_on(last: object, *, at: datetime) -> Blocked | None:

@@ -18,7 +18,14 @@ import msgspec
 from engine.app.workflow import STEP_TIMEOUT, remedy
 from engine.errors import Refused
 from engine.validation import KEPT_BYTES_MAX
-from engine.waits.approval import end_in_words, problem_of_command
+from engine.waits.approval import (
+    approved_by,
+    changed_hash,
+    end_in_words,
+    is_enough,
+    one_more,
+    problem_of_command,
+)
 from engine.workflows.budget import most_of_task, shares
 from engine.workflows.instance import (
     INSTANCE_ENDED,
@@ -54,6 +61,7 @@ from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
+    StepApprovalGiven,
     StepApproved,
     StepDenied,
     StepEnded,
@@ -423,9 +431,14 @@ def _decided(
     if command.verdict is Verdict.DENY:
         event = StepDenied(step=name, by=by, reason=reason, decision_id=id_)
         return denied(instance, event, at=at)
-    edited = command.edited_hash
+    now = one_more(asked.approval, command, at=at)
+    # guard: step-runs-changed-inputs
+    inputs = command.edited_inputs if command.edited_hash else asked.inputs
+    if not is_enough(now):
+        said = {"step": name, "by": by, "reason": reason, "decision_id": id_}
+        return (StepApprovalGiven(**said, approval=now, inputs=inputs),)
+    edited, by = changed_hash(now), approved_by(now)
     approved = StepApproved(step=name, by=by, reason=reason, decision_id=id_, edited_hash=edited)
-    inputs = command.edited_inputs if edited else asked.inputs  # guard: step-runs-changed-inputs
     return approved, *prepared(instance, name, inputs, code=code)
 
 

@@ -46,7 +46,7 @@ from streams.model.events import (
     WorkflowCancelAsked,
     WorkflowFinished,
 )
-from streams.model.triggers import Mode, Overrides, WorkflowTrigger
+from streams.model.triggers import Mode, Overrides, WorkflowTrigger, requester
 from streams.model.workflows import ParentStep, StepOutcome, StepStatus, Task, WorkflowSpec
 from streams.ports.log import Recorded
 
@@ -339,6 +339,7 @@ def _trigger(
         input=given,
         budget_usd=event.budget_usd,
         entity_id=entity_id(given, subject_key),
+        requested_by=requester(instance.begun.trigger),
         hops=instance.begun.trigger.hops,
     )
 

@@ -29,6 +29,7 @@ from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
+    StepApprovalGiven,
     StepApproved,
     StepBegun,
     StepDenied,
@@ -85,6 +86,7 @@ STEP_TRANSITIONS: Final[Mapping[StepStatus, Mapping[type, frozenset[StepStatus]]
         WorkflowCancelAsked: _STOPPABLE,
     },
     S.AWAITING_APPROVAL: {
+        StepApprovalGiven: frozenset({S.AWAITING_APPROVAL}),
         StepApproved: frozenset({S.PENDING}),
         StepDenied: frozenset({S.FAILED}),
         WorkflowAborted: _STOPPABLE,
@@ -121,6 +123,7 @@ step or item, leaves the item as it is."""
 _STEP_EVENTS: Final = (
     StepPrepared,
     StepApprovalAsked,
+    StepApprovalGiven,
     StepApproved,
     StepDenied,
     StepBegun,
@@ -172,6 +175,7 @@ ANSWERS_KEPT: Final = 100
 _StepEvent: TypeAlias = (
     StepPrepared
     | StepApprovalAsked
+    | StepApprovalGiven
     | StepApproved
     | StepDenied
     | StepBegun
@@ -460,7 +464,7 @@ def evolve(instance: Instance, event: WorkflowEvent, *, at: datetime) -> Instanc
             return replace(instance, phase=event.status, finished=event)
         case StepEnded() | StepReused():
             instance = _over(instance, event)
-        case StepApproved() | StepDenied():
+        case StepApprovalGiven() | StepApproved() | StepDenied():
             instance = _answered(instance, event.decision_id)
         case WorkflowResumed():
             instance = _answered(instance, event.resume_id)
@@ -541,6 +545,11 @@ def _step_after(step: StepState, event: _StepEvent, *, at: datetime, done: int) 
         case StepApprovalAsked():
             waiting = replace(first, status=StepStatus.AWAITING_APPROVAL)
             return StepState(items=(waiting,), asked=event)
+        case StepApprovalGiven(approval=approval, inputs=inputs) if step.asked is not None:
+            asked = replace(step.asked, approval=approval, inputs=inputs)
+            return replace(step, asked=asked)
+        case StepApprovalGiven():
+            return step
         case StepApproved():
             ready = replace(first, status=StepStatus.PENDING)
             return StepState(items=(ready,), decision=event, decided_at=at)

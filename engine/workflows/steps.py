@@ -50,7 +50,7 @@ from streams.model.events import (
     WorkflowEvent,
     WorkflowFinished,
 )
-from streams.model.triggers import Trigger, WorkflowTrigger
+from streams.model.triggers import Trigger, WorkflowTrigger, requester
 from streams.model.waits import Approval
 from streams.model.workflows import (
     Remedy,
@@ -405,7 +405,8 @@ def _prepare(
     if inputs is None:
         return (StepSkipped(step=name, item=0, reason=SkipReason.CONDITION),)
     if spec.requires_approval and inputs:  # guard: step-awaits-approval
-        return (_approval_asked(spec, inputs, at=at),)
+        requested_by = requester(instance.begun.trigger)
+        return (_approval_asked(spec, inputs, at=at, requested_by=requested_by),)
     return prepared(instance, name, inputs, code=code)
 
 
@@ -425,7 +426,7 @@ def _unprepared(
 
 
 def _approval_asked(
-    spec: StepSpec, inputs: tuple[msgspec.Raw, ...], *, at: datetime
+    spec: StepSpec, inputs: tuple[msgspec.Raw, ...], *, at: datetime, requested_by: str
 ) -> StepApprovalAsked:
     task = spec.task
     runs = f"{task.actor_id}/{task.expectation_id}" if task else f"workflow {spec.workflow}"
@@ -434,6 +435,8 @@ def _approval_asked(
         plan_hash=hashlib.sha256(raw([runs, inputs])).hexdigest(),
         summary=f"step {spec.id}: {runs}{times}",
         approvers=spec.approvers,
+        quorum=spec.quorum,
+        barred="" if spec.requester_may_approve else requested_by,
         expires_at=expiry_of(spec.approval_expires_s, at=at),
         editable=True,  # Nothing but the step looks at its inputs.
     )

@@ -27,6 +27,7 @@ from engine.runtime.consumer import Queue, RetryPolicy, Service, consumer_servic
 from engine.runtime.context import ActorContext, NodeContext
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
+from engine.waits.deciders import with_groups
 from engine.workflows.decide import DecidedBatch, abort_at, decide_all, decided_at
 from engine.workflows.effector import Effector, end_of
 from engine.workflows.instance import OVERLAP, Instance, InstanceCommand
@@ -35,7 +36,13 @@ from engine.workflows.store import InstanceStore, StoredInstance
 from engine.workflows.subjects import Standing, Subjects, displaced
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
-from streams.model.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
+from streams.model.commands import (
+    Advance,
+    CancelWorkflow,
+    DecideStep,
+    StepDone,
+    WorkflowCommand,
+)
 from streams.ports.delivery import Delivery, Unreadable
 from streams.tracing import context_of
 from streams.wire import codec
@@ -233,6 +240,7 @@ class InstanceHandler:
             is_held = stored.standing is not Standing.FREE
             code = Code(workflow=workflow, stack=stack, closed=stored.closed, is_held=is_held)
             now = decided_at(stored.instance, self.clock.now())
+            left[:] = [await self._known(stored.instance, each) for each in left]
             batch = decide_all(stored.instance, left or [advance], code=code, at=now)
             try:
                 is_sure = await self._write(stored, batch, id_)
@@ -246,6 +254,14 @@ class InstanceHandler:
             _note_refused(left, batch)
             left = left[batch.taken :]
         raise Unavailable(id_, detail=f"it is not settled after {ROUNDS_MAX:,} rounds")
+
+    async def _known(self, instance: Instance, command: InstanceCommand) -> InstanceCommand:
+        """Return a command, if it is a decision with the groups of who has made it."""
+        if not isinstance(command, DecideStep):
+            return command
+        step = instance.steps.get(command.step)
+        asked = None if step is None or step.asked is None else step.asked.approval
+        return await with_groups(self.store.ports, self.clock, command, asked)
 
     async def _write(self, stored: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
         if not batch.events:

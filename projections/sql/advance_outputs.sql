@@ -22,6 +22,8 @@ UPDATE outputs AS output SET
     decided_at = CASE WHEN advance.decides THEN advance.decided_at ELSE output.decided_at END,
     edited_hash = CASE WHEN advance.decides THEN advance.edited_hash ELSE output.edited_hash END,
     expires_at = coalesce(advance.expires_at, output.expires_at),
+    payload_hash = coalesce(advance.payload_hash, output.payload_hash),
+    approved_by = coalesce(advance.approved_by, output.approved_by),
     delivered_ref = CASE
         WHEN advance.delivered_at IS NULL THEN output.delivered_ref ELSE advance.delivered_ref
     END,
@@ -36,7 +38,7 @@ FROM (
         asked_at timestamptz, resolution text, decided_by text, decided_reason text,
         decision_id text, decided_at timestamptz, expires_at timestamptz, delivered_ref text,
         delivered_at timestamptz, canceled_at timestamptz, edited jsonb,
-        edited_hash text
+        edited_hash text, payload_hash text, approved_by text[]
     )
 ) AS advance
 WHERE output.stack = $1 AND output.output_key = advance.output_key

@@ -18,6 +18,9 @@ UPDATE workflow_steps AS step SET
     plan_hash = coalesce(advance.plan_hash, step.plan_hash),
     summary = coalesce(advance.summary, step.summary),
     approvers = coalesce(advance.approvers, step.approvers),
+    quorum = coalesce(advance.quorum, step.quorum),
+    barred = coalesce(advance.barred, step.barred),
+    approved_by = coalesce(advance.approved_by, step.approved_by),
     asked_at = coalesce(advance.asked_at, step.asked_at),
     expires_at = coalesce(advance.expires_at, step.expires_at),
     decided_by = coalesce(advance.decided_by, step.decided_by),
@@ -40,7 +43,8 @@ FROM json_to_recordset($2::json) AS advance (
     plan_hash text, summary text, approvers text[], asked_at timestamptz, expires_at timestamptz,
     decided_by text, decided_reason text, compensation_status text, compensation_episode_id uuid,
     started_at timestamptz, finished_at timestamptz, reused_episode_id uuid,
-    edited_hash text, decided_at timestamptz, paused_at timestamptz, resumed_at timestamptz
+    edited_hash text, decided_at timestamptz, paused_at timestamptz, resumed_at timestamptz,
+    quorum bigint, barred text, approved_by text[]
 )
 WHERE step.stack = $1 AND step.instance_id = advance.instance_id
     AND step.step_id = advance.step_id AND step.item = advance.item

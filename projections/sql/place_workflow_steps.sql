@@ -5,13 +5,15 @@ INSERT INTO workflow_steps AS step (
     stack, instance_id, step_id, item, journal_seq, status, attempts, episode_id, input, result,
     error_class, error_detail, retry_at, plan_hash, summary, approvers, asked_at, expires_at,
     decided_by, decided_reason, compensation_status, compensation_episode_id, started_at,
-    finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at
+    finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at,
+    quorum, barred, approved_by
 )
 SELECT
     $1, instance_id, step_id, item, journal_seq, status, coalesce(attempts, 0), episode_id, input,
     result, error_class, error_detail, retry_at, plan_hash, summary, coalesce(approvers, '{}'),
     asked_at, expires_at, decided_by, decided_reason, compensation_status, compensation_episode_id,
-    started_at, finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at
+    started_at, finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at,
+    coalesce(quorum, 1), barred, coalesce(approved_by, '{}')
 FROM json_to_recordset($2::json) AS placed (
     instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
     episode_id uuid, input jsonb, result jsonb, error_class text, error_detail text,
@@ -19,7 +21,8 @@ FROM json_to_recordset($2::json) AS placed (
     expires_at timestamptz, decided_by text, decided_reason text, compensation_status text,
     compensation_episode_id uuid, started_at timestamptz, finished_at timestamptz,
     reused_episode_id uuid, edited_hash text, decided_at timestamptz, paused_at timestamptz,
-    resumed_at timestamptz
+    resumed_at timestamptz,
+    quorum bigint, barred text, approved_by text[]
 )
 ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -35,6 +38,11 @@ ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     summary = coalesce(excluded.summary, step.summary),
     approvers = CASE
         WHEN excluded.plan_hash IS NULL THEN step.approvers ELSE excluded.approvers
+    END,
+    quorum = CASE WHEN excluded.plan_hash IS NULL THEN step.quorum ELSE excluded.quorum END,
+    barred = CASE WHEN excluded.plan_hash IS NULL THEN step.barred ELSE excluded.barred END,
+    approved_by = CASE
+        WHEN excluded.plan_hash IS NULL THEN step.approved_by ELSE excluded.approved_by
     END,
     asked_at = coalesce(excluded.asked_at, step.asked_at),
     expires_at = coalesce(excluded.expires_at, step.expires_at),

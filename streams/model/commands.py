@@ -98,6 +98,8 @@ class Decide(_Tagged, frozen=True, kw_only=True, tag="decide@1"):
     acting_episode_id: str = ""
     """The episode with an equal request that was decided before, by the same decision; empty: this
     decision comes from who has made it."""
+    groups: tuple[str, ...] = ()
+    """The groups of who decides. The node that handles it says so: it asks the people."""
 
 
 class ShareDecision(_Tagged, frozen=True, kw_only=True, tag="share_decision@1"):
@@ -219,6 +221,8 @@ class DecideStep(_Tagged, frozen=True, kw_only=True, tag="decide_step@1"):
     """Of `edited_inputs`; empty: the inputs are approved as they are."""
     edited_inputs: tuple[msgspec.Raw, ...] = ()
     """The changed inputs: a JSON object for each item."""
+    groups: tuple[str, ...] = ()
+    """As in `Decide`."""
 
 
 WorkflowCommand: TypeAlias = Advance | StepDone | ResumeWorkflow | CancelWorkflow | DecideStep

@@ -56,7 +56,11 @@ class OutputIntent(Struct, frozen=True, kw_only=True):
     summary: str = ""
     """For those who are to approve it, in one sentence."""
     approvers: tuple[str, ...] = ()
-    """Names of those who may approve it; none: anybody."""
+    """As in `Approval`."""
+    quorum: int = 1
+    """How many different people have to approve it."""
+    requester_may_approve: bool = True
+    """Whether who has asked for its episode may decide, too."""
     expires_s: float = 0.0
     """How long it can be approved, in seconds; 0: for as long as it takes."""
     on_expiry: OnExpiry = OnExpiry.DENY

@@ -98,6 +98,8 @@ class WorkflowTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """The input of the step, which is its `payload`, too."""
     budget_usd: Decimal = NO_USD
     """What it may spend of the budget of its instance, in US dollars; 0: that has none."""
+    requested_by: str = ""
+    """Who asked for the instance; empty: nobody did, or nobody knows."""
     entity_id: str = ""
     hops: int = 0
 
@@ -116,6 +118,8 @@ class EpisodeTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="e
     """The parent's actor."""
     call: str
     """The path of the call in the parent's function, such as `4.2.1`."""
+    requested_by: str = ""
+    """Who asked for the parent; empty: nobody did, or nobody knows."""
     payload: JsonObject = msgspec.field(default_factory=dict)
     entity_id: str = ""
     hops: int = 0
@@ -124,6 +128,15 @@ class EpisodeTrigger(Struct, frozen=True, kw_only=True, tag_field="kind", tag="e
 Trigger: TypeAlias = (
     EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTrigger | EpisodeTrigger
 )
+
+
+def requester(trigger: Trigger) -> str:
+    """Return who asked for what a trigger has opened; empty: nobody did, or nobody knows."""
+    match trigger:
+        case ManualTrigger() | WorkflowTrigger() | EpisodeTrigger():
+            return trigger.requested_by
+        case _:
+            return ""
 
 
 class Budget(Struct, frozen=True, kw_only=True):

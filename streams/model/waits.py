@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -44,6 +45,15 @@ class EditableCalls(Struct, frozen=True, kw_only=True):
     """Tool → the names of the arguments that it takes; None: any."""
 
 
+class GivenApproval(Struct, frozen=True, kw_only=True):
+    """Somebody has approved what still needs others to."""
+
+    by: str
+    at: datetime
+    reason: str = ""
+    decision_id: str = ""
+
+
 class Approval(Struct, frozen=True, kw_only=True):
     """A request to people, who are to say whether something may be done."""
 
@@ -54,7 +64,18 @@ class Approval(Struct, frozen=True, kw_only=True):
     summary: str = ""
     """In one sentence."""
     approvers: tuple[str, ...] = ()
-    """Names of those who may decide; none: anybody."""
+    """Names of those who may decide, and `group:` with the name of a group; none: anybody."""
+    quorum: int = 1
+    """How many different people have to approve it. One denial denies it."""
+    barred: str = ""
+    """Who may not decide, since that one has asked for all of it; empty: nobody is barred."""
+    given: tuple[GivenApproval, ...] = ()
+    """The approvals so far, of the plan as it is now."""
+    asked_hash: str = ""
+    """The hash of the plan as it was asked, if who approved first has changed it: then `plan_hash`
+    and `plan` are those of what the others are to approve. Empty: nobody has."""
+    asked_plan: msgspec.Raw = NOTHING
+    """The plan as it was asked, if `asked_hash` says that there is another one now."""
     expires_at: datetime | None = None
     """Until when it can be decided; None: it waits for as long as it takes."""
     on_expiry: OnExpiry = OnExpiry.DENY
@@ -84,3 +105,14 @@ class Wait(Struct, frozen=True, kw_only=True):
     """Seconds between two public reminders; 0: none."""
     seconds: float = 0.0
     """Of a sleep: how long it was asked for."""
+
+
+def progress(quorum: int, approved_by: Sequence[str]) -> str:
+    """Return how many have approved what takes several, and who: `1 of 2 approved: ann`.
+
+    Empty: one is enough.
+    """
+    if quorum <= 1:
+        return ""
+    said = f"{len(approved_by)} of {quorum} approved"
+    return f"{said}: {', '.join(approved_by)}" if approved_by else said

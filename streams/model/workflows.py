@@ -88,7 +88,11 @@ class StepSpec(Struct, frozen=True, kw_only=True):
     takes."""
     requires_approval: bool = False
     approvers: tuple[str, ...] = ()
-    """Names of those who may approve it; none: anybody."""
+    """As in `Approval`."""
+    quorum: int = 1
+    """How many different people have to approve it."""
+    requester_may_approve: bool = True
+    """Whether who has started the instance may decide, too."""
     approval_expires_s: float = 0.0
     """How long it can be approved, in seconds; then it is denied. 0: for as long as it takes."""
     compensation: Task | None = None

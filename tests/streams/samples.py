@@ -38,6 +38,7 @@ from streams.model.events import (
     DefinitionDisabled,
     DefinitionKind,
     EndStatus,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeDeferred,
@@ -67,6 +68,7 @@ from streams.model.events import (
     LoginWaived,
     NodeModeSet,
     NodeModeUnset,
+    OutputApprovalGiven,
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -112,7 +114,7 @@ from streams.model.outputs import OutputOutcome
 from streams.model.people import LoginSession, Role, SignInWay
 from streams.model.triggers import Budget, EventTrigger, ManualTrigger
 from streams.model.waits import Approval, OnExpiry, Wait
-from tests.streams.workflow_samples import WORKFLOW_EVENTS
+from tests.streams.workflow_samples import GIVEN, WORKFLOW_EVENTS
 
 AT: Final = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -469,6 +471,22 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
         EpisodeBlocked(
             step_no=1, reason=BlockReason.WAIT, fingerprint="ab" * 32, wait=Wait(ref="r")
         ),
+    ),
+    "episode.approval_given@1": (
+        EpisodeApprovalGiven(
+            step_no=3,
+            by="ada",
+            reason="why not",
+            decision_id="d1",
+            blocked=EpisodeBlocked(
+                step_no=3, reason=BlockReason.APPROVAL, fingerprint="ab" * 32, approval=GIVEN
+            ),
+            since=AT,
+        ),
+    ),
+    "output.approval_given@1": (
+        OutputApprovalGiven(by="ada", reason="why not", decision_id="d1", approval=GIVEN),
+        OutputApprovalGiven(by="ada", approval=GIVEN),
     ),
     "episode.resolved@1": (
         EpisodeResolved(

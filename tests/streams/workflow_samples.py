@@ -20,6 +20,7 @@ from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
+    StepApprovalGiven,
     StepApproved,
     StepBegun,
     StepDenied,
@@ -37,7 +38,7 @@ from streams.model.events import (
     WorkflowStarted,
 )
 from streams.model.triggers import Budget, ManualTrigger, Mode, Overrides, WorkflowTrigger
-from streams.model.waits import Approval
+from streams.model.waits import Approval, GivenApproval
 from streams.model.workflows import (
     OnFailure,
     ParentStep,
@@ -89,6 +90,17 @@ SPEC: Final = WorkflowSpec(
 )
 
 APPROVAL: Final = Approval(plan_hash="cd" * 32, summary="step rate: risk/rate, 2 times")
+GIVEN: Final = Approval(
+    plan_hash="ef" * 32,
+    plan=raw({"wipe": "/srv"}),
+    summary="wipe the disk",
+    approvers=("ada", "group:oncall"),
+    quorum=2,
+    barred="bob",
+    given=(GivenApproval(by="ada", at=AT, reason="why not", decision_id="d1"),),
+    asked_hash="cd" * 32,
+    asked_plan=raw({"wipe": "/var"}),
+)
 
 WORKFLOW_EVENTS: Final[dict[str, tuple[WorkflowEvent, ...]]] = {
     "workflow.started@1": (
@@ -131,6 +143,17 @@ WORKFLOW_EVENTS: Final[dict[str, tuple[WorkflowEvent, ...]]] = {
     ),
     "workflow.step_approval_asked@1": (
         StepApprovalAsked(step="rate", inputs=(raw({"client": 1}),), approval=APPROVAL),
+    ),
+    "workflow.step_approval_given@1": (
+        StepApprovalGiven(
+            step="rate",
+            by="ada",
+            reason="why not",
+            decision_id="d1",
+            approval=GIVEN,
+            inputs=(raw({"client": 1}),),
+        ),
+        StepApprovalGiven(step="rate", by="ada", approval=GIVEN, inputs=()),
     ),
     "workflow.step_approved@1": (
         StepApproved(step="rate", by="ada", reason="why not", decision_id="d1"),

@@ -6,7 +6,7 @@ the node that handles it: between the two somebody else may decide, or the time 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -15,7 +15,12 @@ import msgspec
 
 from engine.app.workflow_plan import starter_id
 from engine.operations.decide_request import ApprovalTarget
-from engine.waits.approval import end_in_words, problem_of_changes, problem_of_decision
+from engine.waits.approval import (
+    end_in_words,
+    problem_of_changes,
+    problem_of_decision,
+    progress_of,
+)
 from streams.json import raw
 from streams.model import events
 from streams.model.waits import Approval
@@ -64,6 +69,13 @@ class ApprovalRequest:
     asked_at: datetime
     decision: ApprovalDecision | None = None
     """None: it waits."""
+    asked_plan: msgspec.Raw | None = None
+    """As it was asked, of an output; None: `plan` is."""
+
+    @property
+    def progress(self) -> str:
+        """How many have approved what takes several, and who; empty: one is enough."""
+        return progress_of(self.approval)
 
 
 def requests(records: Iterable[Recorded]) -> list[ApprovalRequest]:
@@ -76,6 +88,8 @@ def requests(records: Iterable[Recorded]) -> list[ApprovalRequest]:
                 found.append(replace(asked, number=found[-1].number + 1 if found else 1))
             elif (again := _asked_again(event, found, at)) is not None:
                 found.append(again)
+            elif (given := _given(event, found)) is not None:
+                found[given.number - 1] = given
             elif (decision := _decided(event, at)) is not None:
                 found = [_after(each, event, decision) for each in found]
     return found
@@ -131,7 +145,27 @@ def _asked_again(
     """Return the request that was made once more as nobody had decided it in time."""
     if not asked or not isinstance(event, events.OutputRetried) or event.approval is None:
         return None
-    return replace(asked[-1], approval=event.approval, asked_at=at, decision=None)
+    last = asked[-1]
+    plan = last.asked_plan or last.plan
+    return replace(last, approval=event.approval, plan=plan, asked_at=at, decision=None)
+
+
+def _given(event: events.LogEvent, asked: Sequence[ApprovalRequest]) -> ApprovalRequest | None:
+    """Return a request as it stands once somebody has approved it whom others have to follow."""
+    waiting = [each for each in asked if each.decision is None]
+    match event:
+        case events.EpisodeApprovalGiven(blocked=blocked) if waiting and blocked.approval:
+            approval = blocked.approval
+            return replace(waiting[-1], approval=approval, plan=approval.plan)
+        case events.OutputApprovalGiven(approval=approval) if waiting:
+            plan = approval.plan if approval.asked_hash else waiting[-1].plan
+            first = waiting[-1].asked_plan or waiting[-1].plan
+            return replace(waiting[-1], approval=approval, plan=plan, asked_plan=first)
+        case events.StepApprovalGiven(step=step, approval=approval, inputs=inputs):
+            mine = [each for each in waiting if each.step == step]
+            return replace(mine[-1], approval=approval, plan=raw(inputs)) if mine else None
+        case _:
+            return None
 
 
 def _decided(event: events.LogEvent, at: datetime) -> ApprovalDecision | None:
@@ -176,15 +210,29 @@ def check_hash(digits: str, *, what: str) -> None:
 
 
 def problem_with(
-    asked: ApprovalRequest, *, by: str, at: datetime, plan: object = msgspec.UNSET
+    asked: ApprovalRequest,
+    *,
+    by: str,
+    at: datetime,
+    plan: object = msgspec.UNSET,
+    groups: Collection[str] = (),
+    is_denial: bool = False,
 ) -> str:
     """Return why `by` cannot decide on a request now, in words; empty: they can.
 
-    `plan` is what they have made of it; unset: nothing else.
+    Args:
+        plan: what they have made of it; unset: nothing else.
+        groups: those that they are in.
     """
     plan_hash, is_edited = asked.approval.plan_hash, plan is not msgspec.UNSET
     problem = problem_of_decision(
-        asked.approval, plan_hash=plan_hash, by=by, at=at, is_edited=is_edited
+        asked.approval,
+        plan_hash=plan_hash,
+        by=by,
+        at=at,
+        groups=groups,
+        is_edited=is_edited,
+        is_denial=is_denial,
     )
     if problem is None and is_edited:  # Before anybody confirms it.
         problem = problem_of_changes(asked.approval, plan)
@@ -234,10 +282,17 @@ def result_of_decision(
     asked: ApprovalRequest, id_: str, records: Sequence[Recorded]
 ) -> CommandResult | None:
     """Return how `asked` was decided, and whether the decision `id_` did it."""
-    decided = [each.decision for each in requests(records) if each.number == asked.number]
-    if not decided or decided[-1] is None:
+    found = [each for each in requests(records) if each.number == asked.number]
+    if not found:
         return None
-    decision = decided[-1]
+    decision = found[-1].decision
+    if decision is None:
+        given = (each for each in found[-1].approval.given if each.decision_id == id_)
+        mine = next(given, None)
+        if mine is None:
+            return None
+        what = f"{asked.step} approved".lstrip()
+        return CommandResult(f"{what} by {mine.by}; {found[-1].progress}", is_wanted=True)
     if decision.id == id_:  # guard: decider-learns-standing
         what = f"{asked.step} {decision.outcome}".lstrip()
         return CommandResult(f"{what} by {decision.by}", is_wanted=True)

@@ -15,6 +15,7 @@ from uuid import UUID
 from msgspec import UNSET
 
 from engine.operations.decide_request import ApprovalTarget, decide_request
+from engine.people.store import PeopleStore
 from streams.json import unraw
 from vigil.asking.approval_requests import (
     ApprovalRequest,
@@ -75,6 +76,9 @@ class ApprovalCalls:
     ) -> CommandOutcome:
         """Decide on the newest request of `target`, and return what became of it.
 
+        Where several people have to approve it, the outcome of all but the last says how many have.
+        Who has changed the plan is the first to approve what it became, and the others see that.
+
         Args:
             plan_hash: the first 8 hex digits, or more, of the hash of what was looked at; None:
                 what waits now.
@@ -99,7 +103,12 @@ class ApprovalCalls:
                 raise Trouble(f"{target} waits for a decision on another plan: {whole_hash}")
             now = self._connections.clock.now()
             plan = changed(unraw(pending.plan), changes, target) if is_edited else UNSET
-            if problem := problem_with(pending, by=name, at=now, plan=plan):
+            groups = await PeopleStore(ports, self._connections.clock).groups_of(name)
+            is_denial = verdict == "deny"
+            problem = problem_with(
+                pending, by=name, at=now, plan=plan, groups=groups, is_denial=is_denial
+            )
+            if problem:
                 raise Trouble(f"{target}: {problem}")
             id_ = await decide_request(
                 ports,

@@ -137,6 +137,11 @@ class PeopleCalls:
         async with self._store() as store:
             return _record(await _person(store, name))
 
+    async def groups_of(self, name: str) -> Sequence[str]:
+        """Return the groups of somebody, in order; none if nobody is called so."""
+        async with self._store() as store:
+            return await store.groups_of(name)
+
     async def add(
         self,
         name: str,

@@ -479,6 +479,9 @@ class SyncApprovalCalls:
     ) -> CommandOutcome:
         """Decide on the newest request of `target`, and return what became of it.
 
+        Where several people have to approve it, the outcome of all but the last says how many have.
+        Who has changed the plan is the first to approve what it became, and the others see that.
+
         Args:
             plan_hash: the first 8 hex digits, or more, of the hash of what was looked at; None:
                 what waits now.
@@ -1783,6 +1786,10 @@ class SyncPeopleCalls:
     def get(self, name: str) -> PersonRecord:
         """Return somebody; raise `NotFound` if nobody is called so."""
         return self._thread.run(self._calls.get(name))
+
+    def groups_of(self, name: str) -> Sequence[str]:
+        """Return the groups of somebody, in order; none if nobody is called so."""
+        return self._thread.run(self._calls.groups_of(name))
 
     def add(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -75,15 +75,18 @@ def decide(
     if choice.hash is not None:
         check_hash(choice.hash, what="--hash")
 
-    async def look(client: Client) -> tuple[ApprovalTarget, ApprovalRequest, str]:
-        target = await target_of(client)
-        return target, await client.approvals.read(target), client.connections.who(None)
+    async def look(client: Client) -> tuple[ApprovalTarget, ApprovalRequest, str, Sequence[str]]:
+        target, by = await target_of(client), client.connections.who(None)
+        pending = await client.approvals.read(target)
+        return target, pending, by, await client.people.groups_of(by)
 
-    target, pending, by = call(ctx, look, by=choice.by)
+    target, pending, by, groups = call(ctx, look, by=choice.by)
     approval, is_edited = pending.approval, choice.changes is not UNSET
     now = SystemClock().now()
     plan = changed(unraw(pending.plan), choice.changes, target) if is_edited else UNSET
-    if problem := problem_with(pending, by=by, at=now, plan=plan):
+    is_denial = choice.verdict == "deny"
+    problem = problem_with(pending, by=by, at=now, plan=plan, groups=groups, is_denial=is_denial)
+    if problem:
         raise Trouble(f"{target}: {problem}{stranger_hint(approval.approvers, by)}")
     row = as_row(pending)
     if is_edited:
@@ -109,6 +112,8 @@ def as_row(request: ApprovalRequest) -> Row:
     return {
         "summary": asked.summary or None,
         "approvers": ", ".join(asked.approvers) or "anybody",
+        **({"progress": request.progress} if request.progress else {}),
+        **({"may not decide": asked.barred} if asked.barred else {}),
         "asked_at": request.asked_at,
         "expires_at": asked.expires_at,
         "on_expiry": asked.on_expiry.value if asked.expires_at else None,

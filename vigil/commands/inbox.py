@@ -13,6 +13,7 @@ from typer import Option
 
 from streams.clock import SystemClock
 from streams.model.events import BlockReason
+from streams.model.waits import progress
 from vigil.commands.call import call
 from vigil.options import IsJson, Limit, PastTime, read_past
 from vigil.printing import columns
@@ -73,12 +74,21 @@ def lines(rows: Iterable[Row], *, now: datetime) -> Iterator[Text]:
         yield Text(f"{INDENT}{_one_line(row['summary'])}")
         if row["approvers"]:
             yield Text(f"{INDENT}{WHO}: {_one_line(in_words(row)['approvers'])}")
+        if so_far := progress_in(row):
+            yield Text(f"{INDENT}{_one_line(so_far)}")
         for command in commands(row):
             yield Text(f"{INDENT}{printable(command)}", style="cyan")
         if row["editable"]:
             yield Text(f"{INDENT}{CHANGE}")
         if row["kind"] == WAIT:
             yield Text(f"{INDENT}{ANSWER}")
+
+
+def progress_in(row: Row) -> str:
+    """Return how many have approved what takes several, and who; empty: one is enough."""
+    quorum, given = row.get("quorum"), row.get("approved_by")
+    names = [str(each) for each in given] if isinstance(given, list) else []
+    return progress(quorum, names) if isinstance(quorum, int) else ""
 
 
 def commands(row: Row) -> Sequence[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import copy_context
 from dataclasses import replace
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, ParamSpec, TypeVar
 
 from msgspec import UNSET
 
+from engine.app.actions import GROUP
 from engine.app.actor import Logging
 from engine.app.app import App
 from engine.app.outputs import OutputAdapter, OutputView
@@ -35,6 +36,9 @@ from engine.node.node import Node
 from engine.operations.decide_request import ApprovalTarget, decide_request
 from engine.operations.replay import record
 from engine.operations.settle import settle
+from engine.people.identity import Role, role_of
+from engine.people.names import groups_of
+from engine.people.store import PeopleStore
 from engine.waits.signal import RESOLVED
 from engine.workflows.instance import fold_instance
 from engine.workflows.requests import start_workflow
@@ -43,7 +47,7 @@ from streams.keys import NODES
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.fake_leases import FakeLeases
-from streams.model.events import DeadLettered
+from streams.model.events import DeadLettered, PersonAdded
 from streams.model.findings import Finding
 from streams.model.refusals import Refusal
 from streams.model.triggers import Overrides
@@ -203,13 +207,21 @@ class RunningApp:
         """Send the signal `ref` to all that wait for it, now or within an hour."""
         await self.publish(RESOLVED, {"ref": ref, "result": result, "by": by})
 
+    async def add_person(
+        self, name: str, *, role: Role | str = Role.APPROVER, groups: Iterable[str] = ()
+    ) -> None:
+        """Let somebody be one of the people of the stack: `group:…` of approvers means those."""
+        order = PersonAdded(name=name, role=role_of(role), groups=groups_of(groups), by=BY)
+        await PeopleStore(self.ports, self._clock).order(order)
+
     async def approve(
         self, id: str | None = None, *, by: str = "", reason: str = "", plan: object = UNSET
     ) -> None:
         """Approve what waits: the only approval, or that of an episode, output or instance `id`.
 
         Equal requests of several episodes count as one, and the decision answers all of them.
-        `by`: who decides; by default the first of the approvers. `plan`: the changed plan, if the
+        `by`: who decides; by default the first of the approvers who has not approved it yet. Where
+            several people have to, each of them does so. `plan`: the changed plan, if the
             request is editable; of an output, the changed payload; of a workflow's step, a list of
             the inputs of all items.
 
@@ -655,7 +667,7 @@ class RunningApp:
             ApprovalTarget(found.what, found.id, found.step),
             verdict,
             plan_hash=found.plan_hash,
-            by=by or next(iter(found.approvers), BY),
+            by=by or _next_decider(found),
             reason=reason,
             plan=plan,
             clock=self._clock,  # guard: time-passes-for-deciders
@@ -822,3 +834,11 @@ async def run(
             await running.stop()
         finally:
             await running.kill()
+
+
+def _next_decider(asked: Waiting) -> str:
+    """Return somebody who may decide, and has not approved it yet."""
+    named = [each for each in asked.approvers if not each.startswith(GROUP)]
+    anybody = [BY, *(f"{BY}{number}" for number in range(2, asked.quorum + 2))]
+    done = {*asked.approved_by, asked.barred}
+    return next((each for each in (named or anybody) if each not in done), BY)

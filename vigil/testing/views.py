@@ -92,6 +92,12 @@ class Waiting:
     """Empty: it needs no approval."""
     approvers: tuple[str, ...] = ()
     """Who may decide; none: anybody."""
+    quorum: int = 1
+    """How many different people have to approve it."""
+    approved_by: tuple[str, ...] = ()
+    """Who has, so far."""
+    barred: str = ""
+    """Who may not decide; empty: nobody is barred."""
     ref: str = ""
     """The signal that it waits for; empty: none."""
     request: str = ""
@@ -303,6 +309,9 @@ def _asking(
         plan=plan,
         plan_hash=asked.plan_hash,
         approvers=asked.approvers,
+        quorum=asked.quorum,
+        approved_by=tuple(each.by for each in asked.given),
+        barred=asked.barred,
         request=asked.request,
         expires_at=asked.expires_at,
     )
@@ -337,8 +346,10 @@ def output_wait(records: Sequence[Recorded]) -> Waiting | None:
     output = fold_output(records)
     if output.pending is None or output.proposed is None:
         return None
-    key, payload = output.proposed.output_key, unraw(output.proposed.payload)
-    return _asking("output", key, output.pending.terms, payload)
+    asked = output.pending.terms
+    is_changed = bool(asked.asked_hash)
+    payload = unraw(asked.plan if is_changed else output.proposed.payload)
+    return _asking("output", output.proposed.output_key, asked, payload)
 
 
 def requests_in(waits: Iterable[Waiting]) -> list[Waiting]:

@@ -67,6 +67,8 @@ class Calling(Protocol):
         expires_s: float | None = None,
         editable: bool | EditableCalls = False,
         shared: bool = True,
+        quorum: int = 1,
+        requester_may_approve: bool = True,
     ) -> Awaitable[Any]:
         """Ask people."""
 
@@ -78,6 +80,8 @@ async def run_plan(
     ask_from: Risk | None = "change",
     approvers: Collection[str] | None = None,
     expires_s: float | None = None,
+    quorum: int = 1,
+    requester_may_approve: bool = True,
 ) -> PlanResult:
     """Make the calls of `plan`, one after the other, and return what has become of them.
 
@@ -91,6 +95,8 @@ async def run_plan(
         ask_from: None: nobody is asked.
         approvers: who may decide; None: anybody.
         expires_s: after how many seconds it is denied if nobody has decided; None: never.
+        quorum: how many different people have to approve it.
+        requester_may_approve: whether who has asked for the episode may decide, too.
 
     Raises `InvalidAction` if `plan` is none, or `ask_from` no risk.
     """
@@ -111,6 +117,8 @@ async def run_plan(
             expires_s=expires_s,
             editable=plan.editable,
             shared=False,
+            quorum=quorum,
+            requester_may_approve=requester_may_approve,
         )
         by, reason, is_edited = answer.by, answer.reason, answer.is_edited
         if not answer:  # guard: denied-plan-not-run

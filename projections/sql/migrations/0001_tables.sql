@@ -329,6 +329,9 @@ CREATE TABLE episode_blocks (
     plan_hash text,
     summary text,
     approvers text[] NOT NULL DEFAULT '{}',
+    quorum bigint NOT NULL DEFAULT 1,
+    barred text,
+    approved_by text[] NOT NULL DEFAULT '{}',
     ref text,
     blocked_at timestamptz NOT NULL,
     expires_at timestamptz,
@@ -362,7 +365,12 @@ COMMENT ON COLUMN episode_blocks.plan_hash IS
     'SHA-256 of the plan, in hex; a decision names it. NULL for a wait.';
 COMMENT ON COLUMN episode_blocks.summary IS
     'The plan in one sentence; or how the replay differs, of an episode that waits for other code.';
-COMMENT ON COLUMN episode_blocks.approvers IS 'Who may decide; empty: anybody.';
+COMMENT ON COLUMN episode_blocks.approvers IS 'Who may decide, by name or as group:NAME; empty: anybody.';
+COMMENT ON COLUMN episode_blocks.quorum IS 'How many different people have to approve it.';
+COMMENT ON COLUMN episode_blocks.barred IS
+    'Who may not decide, as the one who has asked for all of it. NULL: nobody is barred.';
+COMMENT ON COLUMN episode_blocks.approved_by IS
+    'Who has approved it so far, of those who have to; empty: nobody.';
 COMMENT ON COLUMN episode_blocks.ref IS
     'The reference that is waited for. NULL for an approval, or if it waits for other code.';
 COMMENT ON COLUMN episode_blocks.blocked_at IS 'When it started waiting.';
@@ -1124,6 +1132,9 @@ CREATE TABLE outputs (
     payload_hash text,
     summary text,
     approvers text[] NOT NULL DEFAULT '{}',
+    quorum bigint NOT NULL DEFAULT 1,
+    barred text,
+    approved_by text[] NOT NULL DEFAULT '{}',
     expires_at timestamptz,
     on_expiry text,
     remind_every_s double precision,
@@ -1163,7 +1174,12 @@ COMMENT ON COLUMN outputs.payload IS 'What is delivered.';
 COMMENT ON COLUMN outputs.payload_hash IS
     'SHA-256 of the payload, in hex: a decision names it. NULL: it needs no approval.';
 COMMENT ON COLUMN outputs.summary IS 'One sentence for its approvers.';
-COMMENT ON COLUMN outputs.approvers IS 'Who may approve it; empty: anybody.';
+COMMENT ON COLUMN outputs.approvers IS 'Who may approve it, by name or as group:NAME; empty: anybody.';
+COMMENT ON COLUMN outputs.quorum IS 'How many different people have to approve it.';
+COMMENT ON COLUMN outputs.barred IS
+    'Who may not decide, as the one who has asked for all of it. NULL: nobody is barred.';
+COMMENT ON COLUMN outputs.approved_by IS
+    'Who has approved it so far, of those who have to; empty: nobody.';
 COMMENT ON COLUMN outputs.expires_at IS 'Until when it can be approved. NULL: no limit.';
 COMMENT ON COLUMN outputs.on_expiry IS
     'What happens if nobody decides in time: deny, approve or fail.';
@@ -1641,6 +1657,9 @@ CREATE TABLE workflow_steps (
     plan_hash text,
     summary text,
     approvers text[] NOT NULL DEFAULT '{}',
+    quorum bigint NOT NULL DEFAULT 1,
+    barred text,
+    approved_by text[] NOT NULL DEFAULT '{}',
     asked_at timestamptz,
     expires_at timestamptz,
     decided_by text,
@@ -1681,7 +1700,12 @@ COMMENT ON COLUMN workflow_steps.retry_at IS
 COMMENT ON COLUMN workflow_steps.plan_hash IS
     'SHA-256 of what people were asked to approve, in hex; a decision names it. NULL: no approval.';
 COMMENT ON COLUMN workflow_steps.summary IS 'The request in one sentence.';
-COMMENT ON COLUMN workflow_steps.approvers IS 'Who may approve it; empty: anybody.';
+COMMENT ON COLUMN workflow_steps.approvers IS 'Who may approve it, by name or as group:NAME; empty: anybody.';
+COMMENT ON COLUMN workflow_steps.quorum IS 'How many different people have to approve it.';
+COMMENT ON COLUMN workflow_steps.barred IS
+    'Who may not decide, as the one who has asked for all of it. NULL: nobody is barred.';
+COMMENT ON COLUMN workflow_steps.approved_by IS
+    'Who has approved it so far, of those who have to; empty: nobody.';
 COMMENT ON COLUMN workflow_steps.asked_at IS 'When approval was requested.';
 COMMENT ON COLUMN workflow_steps.expires_at IS 'Until when it can be approved. NULL: no limit.';
 COMMENT ON COLUMN workflow_steps.decided_by IS 'Who decided. NULL: nobody.';
@@ -2121,7 +2145,8 @@ SELECT
         ELSE 'pending'
     END AS state,
     block.resolved_by AS decided_by, block.resolved_reason AS decided_reason,
-    block.resolved_at AS decided_at, block.journal_seq, block.edited_hash
+    block.resolved_at AS decided_at, block.journal_seq, block.edited_hash, block.quorum,
+    block.barred, block.approved_by
 FROM episode_blocks AS block
 JOIN episodes AS episode USING (stack, episode_id)
 WHERE block.reason = 'approval'
@@ -2134,7 +2159,7 @@ SELECT
         WHEN status = 'canceled' THEN 'canceled'
         ELSE 'pending'
     END,
-    decided_by, decided_reason, decided_at, journal_seq, edited_hash
+    decided_by, decided_reason, decided_at, journal_seq, edited_hash, quorum, barred, approved_by
 FROM outputs
 WHERE payload_hash IS NOT NULL;
 COMMENT ON VIEW approvals IS
@@ -2153,7 +2178,8 @@ COMMENT ON COLUMN approvals.plan IS
     'What is to be done or delivered: of an episode the plan in the request, of an output the payload with its changes.';
 COMMENT ON COLUMN approvals.plan_hash IS
     'SHA-256 of the plan in the request, in hex; a decision names it.';
-COMMENT ON COLUMN approvals.approvers IS 'Who may decide; empty: anybody.';
+COMMENT ON COLUMN approvals.approvers IS
+    'Who may decide, by name or as group:NAME; empty: anybody.';
 COMMENT ON COLUMN approvals.requested_at IS 'When approval was last requested.';
 COMMENT ON COLUMN approvals.expires_at IS 'Until when it can be decided. NULL: no limit.';
 COMMENT ON COLUMN approvals.on_expiry IS
@@ -2167,6 +2193,11 @@ COMMENT ON COLUMN approvals.journal_seq IS
     'Sequence of the commit that last changed it, in the journal or in its partition of it.';
 COMMENT ON COLUMN approvals.edited_hash IS
     'SHA-256 of the changed plan or payload that was approved, in hex. NULL: it was approved without changes or not at all.';
+COMMENT ON COLUMN approvals.quorum IS 'How many different people have to approve it.';
+COMMENT ON COLUMN approvals.barred IS
+    'Who may not decide, as the one who has asked for all of it. NULL: nobody is barred.';
+COMMENT ON COLUMN approvals.approved_by IS
+    'Who has approved it so far, of those who have to; empty: nobody.';
 
 
 CREATE VIEW waits AS

@@ -32,6 +32,7 @@ from streams.model.events.episodes import (
     CallAgain,
     CheckpointSaved,
     EndStatus,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeDeferred,
@@ -53,6 +54,7 @@ from streams.model.events.episodes import (
     StoredResult,
     position_of,
     request_of,
+    requester_of,
 )
 from streams.model.events.findings import (
     FindingAcknowledged,
@@ -78,6 +80,7 @@ from streams.model.events.orders import (
     OrderEvent,
 )
 from streams.model.events.outputs import (
+    OutputApprovalGiven,
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -117,6 +120,7 @@ from streams.model.events.workflows import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
+    StepApprovalGiven,
     StepApproved,
     StepBegun,
     StepDenied,

@@ -25,6 +25,7 @@ from streams.model.triggers import (
     Overrides,
     PublicEvents,
     Trigger,
+    requester,
 )
 from streams.model.waits import Approval, Wait
 
@@ -252,6 +253,11 @@ def request_of(path: str) -> int:
     return next((step for step, kind, *_ in reversed(position_of(path)) if kind), 0)
 
 
+def requester_of(opened: EpisodeOpened) -> str:
+    """Return who asked for an episode; empty: nobody did, or nobody knows."""
+    return opened.fork.by if opened.fork is not None else requester(opened.trigger)
+
+
 _PART: Final = re.compile(r"([a-z])(\d*)(?:-(\d+))?")
 """A part of an agent in a path: `m2`, `t2-1`."""
 
@@ -439,6 +445,19 @@ class EpisodeBlocked(Event, frozen=True, kw_only=True, tag="episode.blocked@1"):
         return self.path.startswith(GRANTED)
 
 
+class EpisodeApprovalGiven(Event, frozen=True, kw_only=True, tag="episode.approval_given@1"):
+    """Somebody has approved what an episode asks, and others have to as well: it waits on."""
+
+    step_no: int
+    by: str
+    reason: str = ""
+    decision_id: str = ""
+    blocked: EpisodeBlocked
+    """What it waits for from now on, with all approvals so far."""
+    since: datetime
+    """When it began to wait."""
+
+
 class Resolution(StrEnum):
     """How a block ended."""
 
@@ -525,6 +544,7 @@ EpisodeEvent: TypeAlias = (
     | StepRecorded
     | CheckpointSaved
     | EpisodeBlocked
+    | EpisodeApprovalGiven
     | EpisodeResolved
     | EpisodeConverged
     | EpisodeDeferred

@@ -43,6 +43,16 @@ class OutputApproved(Event, frozen=True, kw_only=True, tag="output.approved@1"):
     """What is delivered in its place."""
 
 
+class OutputApprovalGiven(Event, frozen=True, kw_only=True, tag="output.approval_given@1"):
+    """Somebody has approved it, and others have to as well."""
+
+    by: str
+    reason: str = ""
+    decision_id: str = ""
+    approval: Approval
+    """What people are asked from now on, with all approvals so far."""
+
+
 class OutputRejected(Event, frozen=True, kw_only=True, tag="output.rejected@1"):
     """It is not to be delivered."""
 
@@ -127,6 +137,7 @@ class OutputForgone(Event, frozen=True, kw_only=True, tag="output.forgone@1"):
 OutputEvent: TypeAlias = (
     OutputProposed
     | OutputApproved
+    | OutputApprovalGiven
     | OutputRejected
     | OutputAttempted
     | OutputPostponed

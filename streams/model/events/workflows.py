@@ -79,6 +79,19 @@ class StepApprovalAsked(Event, frozen=True, kw_only=True, tag="workflow.step_app
     """Its plan is the inputs, which are beside."""
 
 
+class StepApprovalGiven(Event, frozen=True, kw_only=True, tag="workflow.step_approval_given@1"):
+    """Somebody has approved a step, and others have to as well."""
+
+    step: str
+    by: str
+    reason: str = ""
+    decision_id: str = ""
+    approval: Approval
+    """What people are asked from now on, with all approvals so far."""
+    inputs: tuple[msgspec.Raw, ...]
+    """With which they are asked whether it may run; as in `StepPrepared`."""
+
+
 class StepApproved(Event, frozen=True, kw_only=True, tag="workflow.step_approved@1"):
     """The step may run."""
 
@@ -246,6 +259,7 @@ WorkflowEvent: TypeAlias = (
     | StepPrepared
     | StepApprovalAsked
     | StepApproved
+    | StepApprovalGiven
     | StepDenied
     | StepBegun
     | StepEnded

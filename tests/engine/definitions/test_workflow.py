@@ -63,6 +63,8 @@ OF_STEPS = {  # option: (as data, as code, what must be said besides)
     "timeout_s": (60, 60, {}),
     "requires_approval": (True, True, {}),
     "approvers": (["ann"], ["ann"], {"requires_approval": True}),
+    "quorum": (2, 2, {"requires_approval": True}),
+    "requester_may_approve": (False, False, {"requires_approval": True}),
     "approval_expires_s": (3600, 3600, {"requires_approval": True}),
     "compensate": ({"actor": "risk", "expectation": "undo"}, ("risk", "undo"), {}),
     "reuse_s": (86_400, 86_400, {}),

@@ -34,6 +34,7 @@ from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     EndStatus,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeDeferred,
@@ -50,7 +51,7 @@ from streams.model.events import (
 from streams.model.findings import FindingOutcome
 from streams.model.triggers import Budget, ManualTrigger
 from streams.model.waits import Wait
-from tests.spec import given
+from tests.spec import EPOCH, given
 
 opened = EpisodeOpened(
     episode_id="e1",
@@ -69,6 +70,7 @@ wait = Wait(ref="payment:42")
 blocked = EpisodeBlocked(step_no=1, reason=BlockReason.WAIT, fingerprint="a", wait=wait)
 resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, by="ada")
 deferred = EpisodeDeferred(pending=("mail:1",))
+given_by_one = EpisodeApprovalGiven(step_no=1, by="ada", blocked=blocked, since=EPOCH)
 
 begin = Begin(node="n2", claim_revision=9)
 leave = Leave(node="n1")
@@ -106,6 +108,7 @@ COMMANDS = {
     "Save": save,
     "BlockEpisode": block,
     "AnswerEpisode": answer,
+    "EpisodeApprovalGiven": given_by_one,
     "EpisodeConverged": converged,
     "EpisodeDeferred": deferred,
     "Finish": finish,
@@ -142,6 +145,7 @@ LEGAL = {
     (Status.QUEUED, "CancelEpisode"): Status.CANCELED,
     (Status.BLOCKED, "Performed"): Status.BLOCKED,
     (Status.BLOCKED, "AnswerEpisode"): Status.QUEUED,
+    (Status.BLOCKED, "EpisodeApprovalGiven"): Status.BLOCKED,
     (Status.BLOCKED, "CancelEpisode"): Status.CANCELED,
     (Status.CONVERGING, "Begin"): Status.CONVERGING,
     (Status.CONVERGING, "EpisodeDeferred"): Status.DELIVERING,
@@ -179,7 +183,7 @@ def test_the_table_knows_every_status_and_leads_only_where_events_lead():
             events = [
                 one
                 for past in PASTS.values()
-                for one in (*past, announced, left, step(1), saved, resolved)
+                for one in (*past, announced, left, step(1), saved, resolved, given_by_one)
             ]
             only = EpisodeFinished(status=EndStatus.CANCELED) if to is Status.CANCELED else None
             event = only or next(one for one in events if type(one) is kind)

@@ -563,3 +563,70 @@ def test_attempts_are_spread_over_up_to_an_hour_unless_the_route_says_otherwise(
         for tries in range(1, retries.attempts_max)
     ]
     assert sum(pauses) == 3_511
+
+
+def approving(output, by, **more):
+    said = {"actor_id": "monitor", "episode_id": "e1", "output_key": "k", "by": by}
+    asked = output.pending.terms
+    given = {"id": f"d-{by}", "verdict": Verdict.APPROVE, "plan_hash": asked.plan_hash, **more}
+    event = answered(output, Decide(**said, **given), at=after(20))
+    return event, evolve(output, event, at=after(20))
+
+
+def asking_two(**more):
+    intent = propose("mail", {"to": "ops"}, requires_approval=True, quorum=2, **more)
+    trigger = ManualTrigger(requested_by="ann")
+    opened = EpisodeOpened(
+        episode_id="e1", actor_id="monitor", expectation_id="e", trigger=trigger, dedupe_key="d",
+        budget=Budget(turns=1),
+    )  # fmt: skip
+    return evolve(UNPROPOSED, proposal(intent, "k", opened, proposal_no=1, at=EPOCH), at=EPOCH)
+
+
+def test_an_output_that_two_have_to_approve_is_delivered_once_both_have():
+    given, one = approving(asking_two(), "ann")
+    assert one.status is OutputStatus.AWAITING_APPROVAL
+    assert [each.by for each in given.approval.given] == ["ann"]
+    with pytest.raises(Refused, match="'ann' has approved it already"):
+        approving(one, "ann", id="d2")
+    assert (
+        answered(one, replace(DECISION_OF_ANN, plan_hash=given.approval.plan_hash), at=EPOCH)
+        is None
+    )
+    approved, two = approving(one, "bob")
+    assert (approved.by, two.status) == ("ann, bob", OutputStatus.PROPOSED)
+
+
+def test_who_has_asked_for_its_episode_does_not_approve_an_output():
+    output = asking_two(requester_may_approve=False)
+    with pytest.raises(Refused, match="'ann' has asked for it"):
+        approving(output, "ann")
+
+
+def test_an_output_that_was_changed_is_delivered_as_the_others_have_approved_it():
+    _, one = approving(asking_two(), "ann")
+    changed = raw({"to": "all"})
+    given, other = approving(one, "bob", edited_hash="c" * 64, edited_plan=changed)
+    assert [each.by for each in given.approval.given] == ["bob"]
+    approved, two = approving(other, "cid")
+    assert (approved.by, approved.edited_hash) == ("bob, cid", "c" * 64)
+    assert two.proposed.payload == changed
+
+
+def test_approvals_before_an_output_expired_do_not_count_once_it_is_asked_for_again():
+    _, one = approving(asking_two(expires_s=60, on_expiry="fail"), "ann")
+    over = evolve(one, expired(one, at=after(61)), at=after(61))
+    again = tried_again(
+        over,
+        RetryOutput(actor_id="monitor", episode_id="e1", id="r1", output_key="k", by="ann"),
+        at=after(70),
+    )
+    assert again.approval.given == ()
+    _, asked = approving(evolve(over, again, at=after(70)), "ann", id="d9")
+    assert asked.status is OutputStatus.AWAITING_APPROVAL
+
+
+DECISION_OF_ANN = Decide(
+    actor_id="monitor", episode_id="e1", id="d-ann", verdict=Verdict.APPROVE, plan_hash=HASH,
+    by="ann", output_key="k",
+)  # fmt: skip

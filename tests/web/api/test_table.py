@@ -52,6 +52,7 @@ NOT_CALLED = {
     "repairs.find_losses": "what is lost is accepted by who looks at the servers",
     "repairs.accept_losses": "what is lost is accepted by who looks at the servers",
     "people.set_password": "passwords are no part of the API",
+    "people.groups_of": "`people.get` has them",
     "people.sign_in": "the page of the console signs in",
     "people.sign_in_by_link": "the page of the console signs in",
     "people.sign_out": "the page of the console signs out",

@@ -20,6 +20,7 @@ from streams.model.triggers import LogStrategy
 from vigil import options
 from vigil.client.client import Client
 from vigil.commands.call import call, named
+from vigil.commands.inbox import progress_in
 from vigil.printing import columns, tables
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import say_aside, show_record, show_section, show_sheet, show_table
@@ -524,7 +525,13 @@ def _asked(block: Mapping[str, object], children: Sequence[Row], now: datetime) 
         approvers = tables.as_list(block["approvers"])
         what = f"approval by {f'one of {approvers}' if approvers else ANYBODY}"
         digits = str(block["plan_hash"] or "")[:HASH_DIGITS]
-        asks = {"summary": block["summary"], "plan hash": digits, "plan": block["plan"]}
+        asks = {
+            "summary": block["summary"],
+            "so far": progress_in(block) or None,
+            "not by": block.get("barred"),
+            "plan hash": digits,
+            "plan": block["plan"],
+        }
     return {
         "for": what,
         "since": columns.moment(block["blocked_at"], now),

@@ -239,6 +239,8 @@ def about(request: ApprovalRequest, target: ApprovalTarget, asked: PageRequest) 
                 ("Until", when(approval.expires_at, asked.now)),
                 ("Then", f"{approval.on_expiry.value} it" if approval.expires_at else None),
                 ("May decide", ", ".join(approval.approvers) or "anybody"),
+                ("May not decide", approval.barred or None),
+                ("So far", request.progress or None),
                 ("Plan hash", code(".id")[approval.plan_hash[:16]]),
                 ("Asks", _source(target)),
             ]

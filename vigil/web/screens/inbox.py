@@ -73,6 +73,7 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
                 when(item.since, asked.now),
                 fragment[", until ", when(item.expires_at, asked.now)] if item.expires_at else None,
                 who and f" · {who} may decide",
+                item.progress and f" · {item.progress}",
                 equals > 1 and f" · one decision for {equals} episodes",
             ],
         ],

@@ -9,6 +9,7 @@ from htpy import Element, Node, a, code, div, fragment, li, ol, p, small, span, 
 
 from projections.records import OutputEventRow, OutputRecord, OutputSummary
 from streams.model.outputs import OutputStatus
+from streams.model.waits import progress
 from vigil.client import Client
 from vigil.client.page import Page
 from vigil.web.icons import icon
@@ -220,6 +221,7 @@ def waits(output: OutputRecord, asked: PageRequest) -> Node:
                 "since ",
                 when(output.asked_at, asked.now),
                 who and f" · {who} may decide",
+                output.quorum > 1 and f" · {progress(output.quorum, output.approved_by)}",
             ],
             a(".btn.primary", href=place("inbox", "output", output.output_key))["Decide"],
         ]

@@ -9,6 +9,7 @@ import msgspec
 from htpy import Element, Node, a, code, div, fragment, li, p, small, strong, ul
 
 from projections.records import WorkflowItem, WorkflowRecord
+from streams.model.waits import progress
 from vigil.client import Client
 from vigil.web.graph import GraphNode, graph
 from vigil.web.parts import (
@@ -252,6 +253,7 @@ def waits(items: Sequence[WorkflowItem], asked: PageRequest) -> Node:
                     if each.expires_at
                     else None,
                     bool(each.approvers) and f" · {', '.join(each.approvers or ())} may decide",
+                    each.quorum > 1 and f" · {progress(each.quorum, each.approved_by)}",
                 ],
             ]
             for each in asking[:ASKING_MAX]
