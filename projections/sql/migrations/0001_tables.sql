@@ -2537,7 +2537,8 @@ CREATE FUNCTION inbox_at(in_stack text, at timestamptz)
 RETURNS TABLE (
     kind text, id text, actor_id text, expectation_id text, summary text, since timestamptz,
     expires_at timestamptz, what_to_do text, episodes bigint, subject_kind text, subject_id text,
-    item bigint, journal_seq bigint, approvers text[], editable boolean
+    item bigint, journal_seq bigint, approvers text[], editable boolean, quorum bigint,
+    approved_by text[]
 )
 LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -2550,7 +2551,7 @@ BEGIN ATOMIC
             ELSE asking.equals
         END,
         asking.subject_kind, asking.subject_id, NULL::bigint, asking.journal_seq,
-        asking.approvers, asking.editable
+        asking.approvers, asking.editable, asking.quorum, asking.approved_by
     FROM (
         SELECT
             block.reason AS kind, block.episode_id::text AS id, episode.actor_id,
@@ -2569,6 +2570,8 @@ BEGIN ATOMIC
             block.journal_seq, block.request, episode.subject_kind, episode.subject_id,
             CASE WHEN block.reason = 'approval' THEN block.approvers ELSE '{}' END AS approvers,
             block.reason = 'approval' AND block.editable AS editable,
+            CASE WHEN block.reason = 'approval' THEN block.quorum ELSE 1 END AS quorum,
+            CASE WHEN block.reason = 'approval' THEN block.approved_by ELSE '{}' END AS approved_by,
             row_number() OVER equal AS place, count(*) OVER equal AS equals
         FROM episode_blocks AS block
         JOIN episodes AS episode USING (stack, episode_id)
@@ -2590,7 +2593,8 @@ BEGIN ATOMIC
         'output', output.output_key, output.actor_id, output.expectation_id,
         coalesce(output.summary, left(output.payload::text, 200)), asked.at, output.expires_at,
         format('vigil outputs approve %s', shell_word(output.output_key)), NULL,
-        episode.subject_kind, episode.subject_id, NULL, asked.journal_seq, output.approvers, true
+        episode.subject_kind, episode.subject_id, NULL, asked.journal_seq, output.approvers, true,
+        output.quorum, output.approved_by
     FROM outputs AS output
     CROSS JOIN LATERAL (
         SELECT happened.kind, happened.at, happened.journal_seq, happened.event_no
@@ -2638,7 +2642,8 @@ BEGIN ATOMIC
                 || shell_word(letter.letter_key)
             ELSE 'vigil outputs retry ' || shell_word(letter.output_key)
         END,
-        NULL, episode.subject_kind, episode.subject_id, NULL, letter.journal_seq, '{}', false
+        NULL, episode.subject_kind, episode.subject_id, NULL, letter.journal_seq, '{}', false,
+        1, '{}'
     FROM dead_letters AS letter
     LEFT JOIN episodes AS episode
         ON episode.stack = letter.stack AND episode.episode_id = letter.episode_id
@@ -2667,7 +2672,9 @@ BEGIN ATOMIC
             ELSE format('vigil workflows approve %s %s', step.instance_id, step.step_id)
         END,
         NULL, NULL, instance.subject_value, step.item, step.journal_seq,
-        CASE WHEN wait.is_pause THEN '{}' ELSE step.approvers END, NOT wait.is_pause
+        CASE WHEN wait.is_pause THEN '{}' ELSE step.approvers END, NOT wait.is_pause,
+        CASE WHEN wait.is_pause THEN 1 ELSE step.quorum END,
+        CASE WHEN wait.is_pause THEN '{}' ELSE step.approved_by END
     FROM workflow_steps AS step
     JOIN workflow_instances AS instance
         ON instance.stack = step.stack AND instance.instance_id = step.instance_id
@@ -2685,7 +2692,7 @@ BEGIN ATOMIC
     WHERE step.stack = inbox_at.in_stack AND (wait.is_request OR wait.is_pause);
 END;
 COMMENT ON FUNCTION inbox_at(text, timestamptz) IS
-    'What waited for a person at a time, as the view inbox has it, with who could decide, none: anybody, and whether what is approved could be changed. As of now: the command to type, journal_seq of all but outputs, and what an output says that was proposed anew since. Unknown: why a step had failed that was tried again since. Missing is what has waited again since: an output whose earlier request was canceled, a step of a workflow, a dead letter that was written anew.';
+    'What waited for a person at a time, as the view inbox has it, with who could decide, none: anybody, and whether what is approved could be changed. As of now: the command to type, who has approved, journal_seq of all but outputs, and what an output says that was proposed anew since. Unknown: why a step had failed that was tried again since. Missing is what has waited again since: an output whose earlier request was canceled, a step of a workflow, a dead letter that was written anew.';
 
 
 -- Claims and checkpoints: which node works on what, and how far the rows have come.
