@@ -74,6 +74,8 @@ PEOPLE: Final = "tests/client/test_people.py"
 QUORUM: Final = "tests/engine/waits/test_quorum.py"
 KIT_QUORUM: Final = "tests/testing/test_quorum.py"
 OUTPUT_RULES: Final = "tests/engine/outputs/test_output.py"
+VOUCHED: Final = "tests/engine/people/test_vouched.py"
+OIDC: Final = "tests/web/oidc/test_oidc.py"
 TYPED_PEOPLE: Final = "tests/vigil/test_people.py"
 SIMULATION: Final = "tests/simulation/test_survival.py"
 ATTACK: Final = "tests/attack/test_attack.py"
@@ -3528,6 +3530,72 @@ TABLE: Final[Sequence[Mutant]] = (
         "approvals: those before an output expired count no more",
         gives("approval"),
         OUTPUT_RULES,
+    ),
+    Mutant(
+        "name-alone-takes-over-nobody",
+        "oidc: a name alone takes over nobody",
+        never,
+        VOUCHED,
+    ),
+    Mutant(
+        "unknown-vouched-refused",
+        "oidc: who is new and has no role is added by an admin first",
+        never,
+        VOUCHED,
+    ),
+    Mutant(
+        "groupless-vouched-refused",
+        "oidc: who is in no group with a role may not sign in",
+        never,
+        OIDC,
+    ),
+    Mutant(
+        "provider-by-https",
+        "oidc: a provider elsewhere is asked by HTTPS alone",
+        never,
+        OIDC,
+    ),
+    Mutant(
+        "discovered-issuer-is-own",
+        "oidc: what another issuer says is not believed",
+        never,
+        OIDC,
+    ),
+    Mutant(
+        "token-of-this-client",
+        "oidc: a token for several clients says that it is ours",
+        never,
+        OIDC,
+    ),
+    Mutant(
+        "keys-asked-for-sometimes",
+        "oidc: unknown keys have the provider asked now and then",
+        never,
+        OIDC,
+    ),
+    Mutant(
+        "newer-key-asked-for",
+        "oidc: a new key of the provider is asked for",
+        uncaught,
+        OIDC,
+    ),
+    Mutant(
+        "login-ends-where-begun",
+        "oidc: a login ends in the browser that has begun it",
+        never,
+        OIDC,
+    ),
+    Mutant(
+        "provider-answer-has-an-end",
+        "oidc: an answer of a provider has an end",
+        never,
+        OIDC,
+    ),
+    Mutant(
+        "missing-oidc-extra-told",
+        "oidc: one line says that it needs the extra",
+        never,
+        OIDC,
     ),
     Mutant(
         "order-copied-by-its-giver",

@@ -31,6 +31,10 @@ from vigil import flags, runfile
 from vigil.errors import Mistake
 
 FILE: Final = "vigil.toml"
+OIDC: Final = "oidc"
+TABLES: Final = frozenset({OIDC})
+"""Tables of the file that are no settings: what has them reads them."""
+
 PREFIX: Final = "VIGIL_"
 ENVIRONMENT: Final = "environment"
 """Where a setting comes from that a variable has."""
@@ -260,7 +264,19 @@ def _layers(
     ]
 
 
+def table_in(path: Path, name: str) -> Mapping[str, Any] | None:
+    """Return a table of `vigil.toml` that is no setting; None: there is none of that name."""
+    found = _toml(path).get(name)
+    if found is not None and not isinstance(found, dict):
+        raise Mistake(f"{path}: {name}: write it as a table: [{name}]")
+    return found
+
+
 def _table(path: Path) -> Mapping[str, Any]:
+    return {key: value for key, value in _toml(path).items() if key not in TABLES}
+
+
+def _toml(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from engine.errors import Refused
 from engine.people import login as logins
 from engine.people.identity import Identity, Role
 from engine.people.login import SESSION_MAX, Login
@@ -22,6 +23,7 @@ from engine.people.roster import KnownPerson, Roster
 from engine.people.secret import Secret, SecretKind, hash_of, secret_in, session_id_of
 from engine.people.store import PeopleStore, new_secret, new_token_id
 from engine.people.token import LINK_GOOD, OneTimeLink, decide_used, identity_of_token
+from engine.people.vouched import Vouched, orders_for
 from streams.errors import Unavailable, UnknownOutcome
 from streams.model.events import LinkEvent, LinkIssued, LoginEvent
 from streams.model.people import LoginSession, SignInWay
@@ -91,6 +93,19 @@ async def begin_session(
     """Begin a session of somebody who has shown who it is."""
     who = _identity(person)
     return await _begin(store, who, way, origin, rights_no=person.rights_no, role=None)
+
+
+async def sign_in_vouched(store: PeopleStore, vouched: Vouched, origin: Origin) -> SignedIn:
+    """Sign in somebody whom a provider of OpenID Connect vouches for.
+
+    Raises:
+        Refused: that one may not use the stack; the message says why.
+    """
+    await store.order_as(lambda roster: orders_for(roster, vouched))
+    person = (await store.roster()).linked(vouched.issuer, vouched.subject)
+    if person is None:
+        raise Refused(f"{vouched.name!r} was removed just now")
+    return await begin_session(store, person, SignInWay.OIDC, origin)
 
 
 async def issue_link(store: PeopleStore, name: str, *, by: str) -> str:

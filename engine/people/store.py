@@ -52,8 +52,14 @@ class PeopleStore:
             NotOnJournal: nobody is called so.
             Refused: it cannot be; the message says why.
         """
+        return await self.order_as(lambda _: events)
+
+    async def order_as(
+        self, rule: Callable[[Roster], Sequence[RosterEvent]]
+    ) -> Sequence[RosterEvent]:
+        """Note the orders that `rule` makes of all people, as `order` does."""
         changed = await self._rosters().change(
-            self._at_roster(), lambda roster, at: decide_all(roster, events, at), id=_new_id()
+            self._at_roster(), lambda roster, at: decide_all(roster, rule(roster), at), id=_new_id()
         )
         self._roster = changed.after
         return changed.events

@@ -73,6 +73,7 @@ IN_CODE = (
             "engine/workflows/requests.py",
             "engine/orders/store.py",
             "engine/people/store.py",
+            "vigil/web/oidc/login.py",
             "engine/findings/requests.py",
         ),
     ),

@@ -22,6 +22,7 @@ from engine.people.secret import SecretKind, hash_of, secret_in
 from engine.people.sign_in import Origin, SignedIn, identity_of_session
 from engine.people.store import PeopleStore
 from engine.people.throttle import AddressThrottle
+from engine.people.vouched import Vouched
 from engine.validation import check_cause
 from projections.postgres import reader
 from projections.records import AuditEntry
@@ -291,6 +292,21 @@ class PeopleCalls:
         if done is None:
             raise NotSignedIn("this link is not good", remedy="a link works once, for 10 minutes")
         return done
+
+    async def sign_in_vouched(
+        self, vouched: Vouched, *, address: str = "", agent: str = ""
+    ) -> SignedIn:
+        """Begin a session of somebody whom a provider of OpenID Connect has vouched for.
+
+        For who has checked that, as the console has. The first time, its subject is linked to the
+        person of that name, who is added if there is none and the provider says a role.
+
+        Raises:
+            Trouble: that one may not use the stack; the error says why.
+        """
+        self._identified.clear()
+        async with self._store() as store:
+            return await signing_in.sign_in_vouched(store, vouched, Origin.of(address, agent))
 
     async def identify(self, secret: str) -> Identity | None:
         """Return who shows a secret of a session or a token; None: nobody that may do anything.

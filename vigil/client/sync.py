@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from engine.orders.store import OrderDrift
     from engine.people.identity import Identity
     from engine.people.sign_in import SignedIn
+    from engine.people.vouched import Vouched
     from engine.validation import Duration
     from engine.workflows.instance import Instance
     from projections.postgres.query_result import Row, Table
@@ -1892,6 +1893,17 @@ class SyncPeopleCalls:
             NotSignedIn: it is none, is over, or was used.
         """
         return self._thread.run(self._calls.sign_in_by_link(secret, address=address, agent=agent))
+
+    def sign_in_vouched(self, vouched: Vouched, *, address: str = "", agent: str = "") -> SignedIn:
+        """Begin a session of somebody whom a provider of OpenID Connect has vouched for.
+
+        For who has checked that, as the console has. The first time, its subject is linked to the
+        person of that name, who is added if there is none and the provider says a role.
+
+        Raises:
+            Trouble: that one may not use the stack; the error says why.
+        """
+        return self._thread.run(self._calls.sign_in_vouched(vouched, address=address, agent=agent))
 
     def identify(self, secret: str) -> Identity | None:
         """Return who shows a secret of a session or a token; None: nobody that may do anything.

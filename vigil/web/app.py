@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,6 +29,9 @@ from vigil.web.pages import Pages
 from vigil.web.protect import Protected
 from vigil.web.sign_in import Sessions, SignIn
 from vigil.web.webhooks.file import Webhooks
+
+if TYPE_CHECKING:  # It needs the extra `oidc`.
+    from vigil.web.oidc.provider import Provider
 
 API: Final = "/api/v1"
 
@@ -90,6 +93,7 @@ def console(
     identify: Identify | None = None,
     webhooks: Webhooks | None = None,
     mcp: Starlette | None = None,
+    oidc: Provider | None = None,
 ) -> Starlette:
     """Return the console of the client's stack, for an ASGI server.
 
@@ -98,13 +102,15 @@ def console(
         identify: says who sends a request; None: the sessions and tokens of the stack.
         webhooks: what `read_webhooks` returns: who else may send events, and how they read.
         mcp: what `vigil.mcp.http.asgi_app` returns, to stand at `/mcp`.
+        oidc: who else vouches for people: what `vigil.web.oidc.provider.provider_in` returns.
     """
     answers = Answers(client)
     told = ToldErrors(answers)
     sessions = Sessions(client, is_secure=origin.startswith("https://"))
     pages = Pages(client, answers)
     routes: list[BaseRoute] = [
-        *SignIn(sessions, answers).routes(),
+        *SignIn(sessions, answers, oidc="" if oidc is None else oidc.spec.label).routes(),
+        *_elsewhere(sessions, answers, oidc, origin),
         Route("/do/theme", change_theme, methods=["POST"]),
         Route("/do/{operation}", do, methods=["POST"]),
         Mount(API, routes=api_routes(webhooks)),
@@ -129,6 +135,16 @@ def console(
     app.add_middleware(Identified, client=client, identify=identify or sessions)
     app.add_middleware(Protected, origin=origin)
     return app
+
+
+def _elsewhere(
+    sessions: Sessions, answers: Answers, oidc: Provider | None, origin: str
+) -> list[BaseRoute]:
+    if oidc is None:
+        return []
+    from vigil.web.oidc.login import OidcLogin
+
+    return OidcLogin(sessions, answers, oidc, origin).routes()
 
 
 async def _asset(request: Request) -> Response:

@@ -9,22 +9,25 @@ import sys
 from errno import EADDRINUSE
 from importlib.util import find_spec
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
 import uvicorn
 
+from streams.clock import SystemClock
 from vigil.client import Client
 from vigil.errors import Mistake, Trouble
 from vigil.serving import telemetry
 from vigil.serving.signals import run_program, stopping
-from vigil.settings import CONSOLE_PORT, Config
+from vigil.settings import CONSOLE_PORT, FILE, OIDC, Config, table_in
 from vigil.web.app import console
 from vigil.web.screen import address
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from vigil.web.oidc.provider import Provider
     from vigil.web.webhooks.file import Webhooks
 
 GRACE_S: Final = 2
@@ -96,12 +99,13 @@ async def _serve(
     prints_link: bool,
 ) -> None:
     async with client:
-        if not is_loopback(host):
+        oidc = _oidc()
+        if not is_loopback(host) and oidc is None:
             await require_people(client, host)
         listening = listen(host, port)
         here = origin or f"http://{_named(host)}:{listening.getsockname()[1]}"
         settings = uvicorn.Config(
-            console(client, origin=origin, webhooks=webhooks, mcp=_mcp(client, here)),
+            console(client, origin=origin, webhooks=webhooks, mcp=_mcp(client, here), oidc=oidc),
             host=host,
             log_config=None,
             access_log=False,
@@ -114,6 +118,22 @@ async def _serve(
             serving = asyncio.create_task(server.serve([listening]))
             print(f"Console   {await _link(client, here) if prints_link else here}", flush=True)
             await serving
+
+
+def _oidc() -> Provider | None:
+    """Return who else vouches for people, by `vigil.toml`; None: nobody does.
+
+    Raises `Mistake` if that cannot be, or the extra `oidc` is not installed.
+    """
+    file = Path(FILE)
+    if table_in(file, OIDC) is None:
+        return None
+    if find_spec("joserfc") is None:  # guard: missing-oidc-extra-told
+        needs = 'pip install "vigil-engine[oidc]"'
+        raise Mistake(f"{file}: [{OIDC}] needs the package joserfc", remedy=needs)
+    from vigil.web.oidc.provider import provider_in
+
+    return provider_in(file, SystemClock())
 
 
 def _mcp(client: Client, here: str) -> Starlette | None:

@@ -110,13 +110,13 @@ class SignIn:
         to = local_path(said.get("to", "/"))
         try:
             signed = await self.sessions.client.people.sign_in(
-                said.get("name", ""), said.get("password", ""), **_origin(request)
+                said.get("name", ""), said.get("password", ""), **origin_of(request)
             )
         except NotSignedIn as error:
             return self._form(request, to=to, why=str(error), status=401)
         except VigilError as error:
             return self._form(request, to=to, why=str(error), status=503)
-        return self._begun(signed, to)
+        return begun(self.sessions, signed, to)
 
     async def _link(self, request: Request) -> Response:
         """Show a button: what looks at links ahead of people must not use them up."""
@@ -134,23 +134,11 @@ class SignIn:
         said = await read_form(request)
         try:
             signed = await self.sessions.client.people.sign_in_by_link(
-                said.get("secret", ""), **_origin(request)
+                said.get("secret", ""), **origin_of(request)
             )
         except VigilError as error:
             return self._form(request, to="/", why=str(error), status=401)
-        return self._begun(signed, "/")
-
-    def _begun(self, signed: SignedIn, to: str) -> Response:
-        response = RedirectResponse(to, status_code=303)
-        response.set_cookie(
-            self.sessions.cookie,
-            signed.secret,
-            expires=signed.expires_at,
-            httponly=True,
-            samesite="lax",
-            secure=self.sessions.is_secure,
-        )
-        return response
+        return begun(self.sessions, signed, "/")
 
     async def _ended(self, request: Request) -> Response:
         await self.sessions.client.people.sign_out(request.cookies.get(self.sessions.cookie, ""))
@@ -161,6 +149,21 @@ class SignIn:
         return response
 
 
-def _origin(request: Request) -> dict[str, str]:
+def begun(sessions: Sessions, signed: SignedIn, to: str) -> Response:
+    """Return what leads somebody who has signed in to a page, and has the browser know it."""
+    response = RedirectResponse(to, status_code=303)
+    response.set_cookie(
+        sessions.cookie,
+        signed.secret,
+        expires=signed.expires_at,
+        httponly=True,
+        samesite="lax",
+        secure=sessions.is_secure,
+    )
+    return response
+
+
+def origin_of(request: Request) -> dict[str, str]:
+    """Return from where somebody signs in, as calls of the client take it."""
     host = request.client.host if request.client is not None else ""
     return {"address": host, "agent": request.headers.get("user-agent", "")}

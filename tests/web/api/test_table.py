@@ -54,6 +54,7 @@ NOT_CALLED = {
     "people.set_password": "passwords are no part of the API",
     "people.groups_of": "`people.get` has them",
     "people.sign_in": "the page of the console signs in",
+    "people.sign_in_vouched": "the page of the console signs in",
     "people.sign_in_by_link": "the page of the console signs in",
     "people.sign_out": "the page of the console signs out",
     "people.one_time_link": "who serves the console prints it",

@@ -185,7 +185,7 @@ def webhook_of(name: str, spec: WebhookSpec, *, folder: Path) -> InboundWebhook:
         raise ValueError(f"scheme: say how {spec.source} signs with the secret: hmac, bearer, …")
     if signing is not None and not given:
         raise ValueError("secret: write `env:NAME` or `file:PATH`, as deliveries are signed")
-    secrets = [_secret(each, folder) for each in given]
+    secrets = [secret_named(each, folder) for each in given]
     for each in secrets:
         _check_secret(each(), signing)
     return InboundWebhook(name, signing, secrets, _mapping(name, spec))
@@ -244,7 +244,7 @@ def plain_as(name: str) -> MapsDelivery:
     return plain
 
 
-def _secret(text: str, folder: Path) -> Callable[[], str]:
+def secret_named(text: str, folder: Path) -> Callable[[], str]:
     """Return what looks a secret up; it raises `ValueError`, without the secret."""
     kind, _, where = text.partition(":")
     if not where or kind not in {"env", "file"}:  # guard: no-secret-in-the-file

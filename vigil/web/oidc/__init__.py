@@ -1,0 +1,1 @@
+"""Logins by OpenID Connect: the provider vouches for people, and the console lets them in."""
