@@ -148,6 +148,15 @@ async def release_is_wanted(ctx, trigger):
     return ConvergeResult(summary=f"{version}: approved by {answer.by}")
 
 
+@releases.expectation(on=manual(), subject_key="version")
+async def release_is_agreed(ctx, trigger):
+    version = trigger.payload["version"]
+    answer = await ctx.approval(
+        {"deploy": version}, summary=f"agree on {version}", quorum=2, requester_may_approve=False
+    )
+    return ConvergeResult(summary=f"{version}: {answer.status}")
+
+
 @releases.expectation(on=event("order.paid"))
 async def payment_comes(ctx, trigger):
     await ctx.wait(f"payment:{trigger.payload['order']}", expires_s=86_400)
