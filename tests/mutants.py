@@ -11298,4 +11298,10 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/web/test_bulk.py",
     ),
+    Mutant(
+        "narrow-account-needs-no-login",
+        "people: an account that only publishes asks nobody whether to sign in",
+        uncaught,
+        "tests/acceptance/test_accounts.py",
+    ),
 )

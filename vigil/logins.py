@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from streams.errors import Incompatible
 from streams.json import UNDECODABLE
 from streams.keys import LOGIN
 from streams.model.events import LoginRequired
@@ -46,8 +47,15 @@ class KeptLogin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def is_login_required(ports: Ports) -> bool:
-    """Return whether people have to sign in before they order something of the stack."""
-    newest = await ports.log.last(ports.stack.order(LOGIN))
+    """Return whether people have to sign in before they order something of the stack.
+
+    Who may not even read that has an account of the server for a few things, such as publishing:
+    what that one may do is a matter of the server's permissions, which are the border in any case.
+    """
+    try:
+        newest = await ports.log.last(ports.stack.order(LOGIN))
+    except Incompatible:  # guard: narrow-account-needs-no-login
+        return False
     return newest is not None and isinstance(newest.commit.events[-1], LoginRequired)
 
 

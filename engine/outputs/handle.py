@@ -49,7 +49,6 @@ from engine.waits.deciders import with_groups
 from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
 from streams.model.events import EpisodeOpened, OutputEvent
 from streams.model.outputs import OutputStatus
-from streams.model.waits import Approval
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
 from streams.tracing import traceparent
@@ -72,7 +71,10 @@ class OutputCommands:
 
     async def decide(self, command: Decide, *, at: datetime) -> bool:
         """Record a decision; return whether there is one: this one, or that time is up."""
-        asked = await self._asked(command)
+        output_store = self._output_store(command.output_key)
+        await output_store.read()
+        pending = output_store.output.pending
+        asked = None if pending is None else pending.terms
         command = await with_groups(self.context.ports, self.context.clock, command, asked)
 
         def ruled(output: Output) -> OutputEvent | None:
@@ -83,17 +85,11 @@ class OutputCommands:
             is_meant = is_own(output, episode_id=command.episode_id)
             return expired(output, at=at) if is_meant else None
 
-        decided = await self._amended(command, ruled)
+        decided = await self._amended(command, ruled, known=output_store)
         if decided is not None:
             # While others have to approve it as well, there is nothing to carry.
             return decided.output.status is not OutputStatus.AWAITING_APPROVAL
         return await self._output_store(command.output_key).amend(late)
-
-    async def _asked(self, command: Decide) -> Approval | None:
-        output_store = self._output_store(command.output_key)
-        await output_store.read()
-        pending = output_store.output.pending
-        return None if pending is None else pending.terms
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
         """Record that an output is retried, and return whether it is."""
@@ -125,11 +121,16 @@ class OutputCommands:
         self,
         command: CancelOutput | Decide | RetryOutput,
         ruled: Callable[[Output], OutputEvent | None],
+        *,
+        known: OutputStore | None = None,
     ) -> OutputStore | None:
-        """Append what `ruled` returns, if anything, and return the output; None: it refuses."""
-        output_store = self._output_store(command.output_key)
+        """Append what `ruled` returns, if anything, and return the output; None: it refuses.
+
+        `known` is the output if it was just read.
+        """
+        output_store = known or self._output_store(command.output_key)
         try:
-            await output_store.amend(ruled)
+            await output_store.amend(ruled, is_known=known is not None)
         except Refused as refused:
             kind, key = type(command).__name__.lower(), command.output_key
             log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))

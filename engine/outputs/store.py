@@ -82,8 +82,13 @@ class OutputStore:
 
         return await self._store.retry(self.subject, informed, seed=self._writer_id, known=known)
 
-    async def amend(self, ruled: Callable[[Output], OutputEvent | None]) -> bool:
-        """Read it, append the event that `ruled` returns, if any, and return whether it did."""
+    async def amend(
+        self, ruled: Callable[[Output], OutputEvent | None], *, is_known: bool = False
+    ) -> bool:
+        """Read it, append the event that `ruled` returns, if any, and return whether it did.
+
+        If it `is_known`, it was just read, and is read again only if others have appended since.
+        """
 
         async def attempt() -> bool:
             event = ruled(self.output)
@@ -91,7 +96,7 @@ class OutputStore:
                 await self.append(event)
             return event is not None
 
-        return await self.retry(attempt)
+        return await self.retry(attempt, is_known=is_known)
 
     def proposal_of(self, episode_id: str) -> Proposal | None:
         """Return the newest proposal of an episode, though others may have proposed it since."""

@@ -19,8 +19,8 @@ from vigil import Actor, App, event
 MOST = {  # way: files, changes
     "converge": (38, 127),
     "proposal": (53, 206),
-    "approval and delivery": (36, 187),
-    "approved output": (61, 393),
+    "approval and delivery": (37, 202),  # Who decides may be of a group: `waits/deciders.py`;
+    "approved output": (62, 408),  # and of several: an approval is given before it is whole.
     "kill to next step": (35, 208),
     "kill to end": (40, 294),
 }
