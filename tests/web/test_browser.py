@@ -10,8 +10,9 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.web.chromium import PHONE, chromium, paged
-from tests.web.conftest import Served
+from tests.web.conftest import Served, addresses
 from tests.web.signing import sign_in
+from vigil.client import SyncClient
 
 
 @pytest.fixture
@@ -180,3 +181,55 @@ async def test_light_and_dark_are_chosen_by_hand_too(browser, served, scheme):
         await expect(page.locator("html")).to_have_attribute("data-theme", "light")
         await page.get_by_role("button", name="Theme").click()
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+async def test_the_timeline_of_an_agent_grows_while_it_is_looked_at(page, served):
+    served.publish("host.slow", host="web-9")
+    (waiting,) = served.command.wait_for(
+        "sql",
+        "select episode_id as id from episodes where subject_id = 'web-9' and status = 'blocked'",
+        until=bool,
+    )
+    await sign_in(page, served, to=f"/episodes/{waiting['id']}")
+    await expect(page.locator(".head .pill")).to_have_text("waits for approval")
+    await expect(page.locator(".live")).to_have_text("Live")
+    before = await page.locator(".tl li").count()
+
+    with SyncClient(**addresses(served.command), by="bob") as client:
+        client.approvals.decide(waiting["id"], "approve")
+
+    await expect(page.locator(".head .pill")).to_have_text("done")
+    assert await page.locator(".tl li").count() > before
+    await page.get_by_role("link", name="Conversation").click()
+    await expect(page.get_by_text("The host web-9 is slow.", exact=True)).to_be_visible()
+
+
+async def test_a_second_person_denies_with_a_reason(page, served):
+    with SyncClient(**addresses(served.command), by="bob") as client:
+        client.fire("releases", "release_is_wanted", {"version": "9.1"})
+    served.command.wait_for("sql", "select 1 from inbox where subject_id = '9.1'", until=bool)
+    await sign_in(page, served, to="/inbox")
+    await page.get_by_role("link", name="put 9.1 into production").click()
+    await page.get_by_label("Reason").last.fill("not on a Friday")
+    await page.get_by_role("button", name="Deny").click()
+
+    await page.wait_for_url(f"{served.address}/inbox")
+    (ended,) = served.command.wait_for(
+        "sql",
+        "select summary from episodes where subject_id = '9.1' and status = 'done'",
+        until=bool,
+    )
+    assert "ann" in ended["summary"]
+    assert "not on a Friday" in ended["summary"]
+
+
+async def test_all_that_match_run_again_once_their_number_was_seen(page, served):
+    await sign_in(page, served, to="/episodes?status=failed&actor=prices")
+    await page.get_by_role("link", name="Run again all that match").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(
+        re.compile(r"Run again \d+ episodes")
+    )
+    await page.get_by_role("button", name=re.compile("Run again these")).click()
+
+    await page.wait_for_url(f"{served.address}/episodes")
+    await expect(page.locator("tbody")).to_contain_text("prices / stock_is_known")
