@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
+from urllib.parse import urlsplit
 
 from htpy import Node, a, p
 from starlette.requests import Request
@@ -118,7 +119,5 @@ async def change_theme(request: Request) -> Response:
 
 def _back(request: Request) -> str:
     """Return the page that a request was sent from, without the host."""
-    from urllib.parse import urlsplit
-
     parts = urlsplit(request.headers.get("referer", "/"))
     return f"{parts.path}?{parts.query}" if parts.query else parts.path

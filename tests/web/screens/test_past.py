@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from streams.clock import SystemClock
 from tests.web.screens.test_all import ABOUT_ONE, forms_of
+from vigil.errors import Mistake
+from vigil.web.past import time_of
 from vigil.web.table import SCREENS
 
 WITH_PAST = [each.path for each in SCREENS if each.has_past]
@@ -118,3 +120,11 @@ async def test_what_can_be_no_time_is_said_in_a_line(browser, path, text):
 
     assert answer.status_code == 400
     assert "at: " in answer.text
+
+
+def test_no_time_is_yet_to_come():
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+
+    assert time_of("2029-12-31T23:59:59+00:00", now) < now
+    with pytest.raises(Mistake, match="yet to come"):
+        time_of("2030-01-01T00:00:01+00:00", now)
