@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
-from urllib.parse import urlsplit
 
 from htpy import Node, a, p
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from vigil.client import Client
 from vigil.errors import Mistake, NotFound, ServerAway, VigilError
 from vigil.web import assets, layout
 from vigil.web.layout import PageFrame
-from vigil.web.policy import content_policy, local_path
+from vigil.web.policy import came_from, content_policy
 from vigil.web.positions import NOWHERE, RowsPosition
 from vigil.web.said import SAID, unquoted
 from vigil.web.screen import Drawn, PageRequest
@@ -111,13 +110,7 @@ async def change_theme(request: Request) -> Response:
     """Choose the next of light, dark, and what the system has."""
     now = request.cookies.get(THEME, "")
     at = THEMES.index(now) if now in THEMES else 0
-    response = RedirectResponse(local_path(_back(request)), status_code=303)
+    response = RedirectResponse(came_from(request), status_code=303)
     chosen = THEMES[(at + 1) % len(THEMES)]
     response.set_cookie(THEME, chosen, max_age=THEME_S, httponly=True, samesite="lax")
     return response
-
-
-def _back(request: Request) -> str:
-    """Return the page that a request was sent from, without the host."""
-    parts = urlsplit(request.headers.get("referer", "/"))
-    return f"{parts.path}?{parts.query}" if parts.query else parts.path

@@ -23,7 +23,7 @@ from vigil.web.api.operation import AnyOperation
 from vigil.web.api.problems import MISTAKE, ProblemRaised
 from vigil.web.api.table import OPERATIONS
 from vigil.web.forms import read_form
-from vigil.web.policy import local_path
+from vigil.web.policy import came_from, local_path
 from vigil.web.positions import wait_shown
 from vigil.web.said import SAID, SAID_S, quoted
 
@@ -47,15 +47,16 @@ async def do(request: Request) -> Response:
     if operation is None or operation.method == "GET":
         raise HTTPException(404, "there is no such operation")
     fields = await read_form(request)
-    back = local_path(fields.pop(BACK, "") or request.headers.get("referer", "/"))
+    form = came_from(request)
+    back = local_path(fields.pop(BACK, "") or form)
     try:
         found = await _done(operation, fields, request)
         says, back = in_words(operation, found), _led(back, found)
         await wait_shown(client_of(request))
     except ProblemRaised as refused:
-        says = str(refused)
+        says, back = str(refused), form
     except VigilError as error:
-        says = one_line(error)
+        says, back = one_line(error), form
     # A script asks for the page itself, or leaves this one for it.
     is_script = FORM in request.headers
     response = Response(headers={TO: back}) if is_script else RedirectResponse(back, 303)

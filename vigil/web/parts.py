@@ -135,10 +135,14 @@ def when(at: object, now: datetime) -> Node:
     if not isinstance(at, datetime):
         return None
     far = age(at, now)
-    exact = at.astimezone(UTC)
-    return time(datetime=exact.isoformat(), title=f"{exact:%Y-%m-%d %H:%M:%S} UTC")[
+    return time(datetime=at.astimezone(UTC).isoformat(), title=exact(at))[
         far if far.startswith("in ") else f"{far} ago"
     ]
+
+
+def exact(at: datetime) -> str:
+    """Return a time to the second, in UTC."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def lasted(milliseconds: object) -> str:

@@ -7,7 +7,7 @@ A request that may change something comes from a page of ours: the browser says 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 BODY_BYTES_MAX: Final = 1024 * 1024
@@ -79,6 +79,20 @@ def local_path(text: str) -> str:
     if not is_ours or parts.scheme or parts.netloc or any(each < " " for each in text):
         return "/"
     return text
+
+
+def came_from(request: RequestHeaders) -> str:
+    """Return the page of ours that a request was sent from; the overview if none is said."""
+    parts = urlsplit(request.headers.get("referer", "/"))
+    return local_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+
+
+class RequestHeaders(Protocol):
+    """A request, as far as its headers tell."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By their names in small letters."""
 
 
 def _host(text: str) -> str:

@@ -32,6 +32,7 @@ from htpy import form as form_
 from htpy import input as entry
 
 from engine.people.identity import Role
+from projections.records import EpisodeRecord
 from streams.json import unraw
 from vigil.asking.approval_requests import ApprovalRequest, changed
 from vigil.client import Client
@@ -53,6 +54,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read a request, and draw it; with changes, also what they make of the plan."""
     target = target_of(asked)
     request = await client.approvals.read(target)
+    episode = await client.episodes.get(target.id) if target.kind == "episode" else None
     plan = unraw(request.plan)
     patch = patch_of(plan, asked.filters)
     edited = None if patch is msgspec.UNSET else changed(plan, patch, target)
@@ -63,7 +65,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
             "plan": shown_plan(plan),
             "diff": difference(plan, edited) if edited is not None else None,
             "decide": deciding(asked, request, plan, patch) if may else _not_for_you(),
-            "about": about(request, target, asked),
+            "about": about(request, target, asked, episode),
         },
         side=("decide", "about"),
         up=("/inbox", "Inbox"),
@@ -228,7 +230,12 @@ def _not_for_you() -> Element:
     return card("Decide", p(".pad")["Approvers decide. You may look."])
 
 
-def about(request: ApprovalRequest, target: ApprovalTarget, asked: PageRequest) -> Element:
+def about(
+    request: ApprovalRequest,
+    target: ApprovalTarget,
+    asked: PageRequest,
+    episode: EpisodeRecord | None,
+) -> Element:
     """Return who may decide, until when, and what happens if nobody does."""
     approval = request.approval
     return card(
@@ -242,10 +249,22 @@ def about(request: ApprovalRequest, target: ApprovalTarget, asked: PageRequest) 
                 ("May not decide", approval.barred or None),
                 ("So far", request.progress or None),
                 ("Plan hash", code(".id")[approval.plan_hash[:16]]),
+                *(_of(episode) if episode is not None else ()),
                 ("Asks", _source(target)),
             ]
         ),
     )
+
+
+def _of(episode: EpisodeRecord) -> list[tuple[str, Node]]:
+    """Return who asks, about what, and where to see what it has found out."""
+    subject = " ".join(each for each in (episode.subject_kind, episode.subject_id) if each)
+    timeline = a(href=place("episodes", episode.episode_id))["what it did so far"]
+    return [
+        ("For", f"{episode.actor_id} / {episode.expectation_id}"),
+        ("About", subject or None),
+        ("Before", timeline),
+    ]
 
 
 def _source(target: ApprovalTarget) -> Node:

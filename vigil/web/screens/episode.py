@@ -7,7 +7,24 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from htpy import Element, Node, a, code, div, fragment, li, ol, p, small, span, strong, ul
+from htpy import (
+    Element,
+    Node,
+    a,
+    code,
+    div,
+    fragment,
+    label,
+    li,
+    ol,
+    p,
+    small,
+    span,
+    strong,
+    textarea,
+    ul,
+)
+from msgspec.structs import replace
 
 from engine.people.identity import Role
 from projections.records import EpisodeRecord, EpisodeSummary, TimelineEntry, record_of
@@ -20,6 +37,7 @@ from vigil.web.parts import (
     card,
     count,
     episode_link,
+    exact,
     facts,
     field,
     fold,
@@ -52,7 +70,9 @@ UNSAID: Final = frozenset({"trigger", "budget", "mode"})
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read an episode and its timeline, and draw them."""
     row = await client.episodes.describe(asked.words["id"])
-    episode = record_of({**row}, EpisodeRecord)
+    waited = row["waits_for"]
+    ref = waited["ref"] if isinstance(waited, dict) else None
+    episode = replace(record_of({**row}, EpisodeRecord), blocked_ref=ref or None)
     entries = await client.episodes.timeline(
         episode.episode_id, after=asked.filter("after"), limit=ENTRIES_MAX
     )
@@ -99,7 +119,7 @@ def figures(episode: EpisodeRecord, entries: Sequence[TimelineEntry], now: datet
             ("Turns", count(episode.turns_used)),
             ("Requests to models", count(requests or None)),
             ("Tokens", count(episode.tokens_used or None)),
-            ("Cost", money(episode.cost_usd)),
+            ("Cost", money(episode.cost_usd) or (episode.tokens_used > 0 and "unknown")),
             ("Attempts", count(episode.attempts)),
             ("Takeovers", count(episode.takeovers or None)),
         ]
@@ -155,10 +175,9 @@ def _line(each: _Span, whole_s: float) -> Element:
     entry = each.entry
     hue, drawn = look(_state_of(entry))
     said = {name: part for name, part in entry.details.items() if name not in UNSAID}
-    has_more = bool(said or entry.error_detail)
-    label = span(".lab", title=entry.says)[icon(drawn), span[entry.says]]
+    head = span(".lab", title=f"{entry.says} ({exact(entry.at)})")[icon(drawn), span[entry.says]]
     return li(class_=hue, data_key=f"{entry.kind}.{entry.position}")[
-        fold(label, _details(entry, said), key=f"d{entry.position}") if has_more else label,
+        fold(head, _details(entry, said), key=f"d{entry.position}"),
         track(each.begin_s, each.end_s, of_s=whole_s),
         span(".num")[lasted((each.end_s - each.begin_s) * 1_000 or None)],
     ]
@@ -166,6 +185,7 @@ def _line(each: _Span, whole_s: float) -> Element:
 
 def _details(entry: TimelineEntry, said: Mapping[str, object]) -> Element:
     return div(".more")[
+        small[" · ".join(each for each in (exact(entry.at), entry.person, entry.node) if each)],
         entry.error_detail and fragment[strong["error"], value(entry.error_detail)],
         (fragment[strong[name.replace("_", " ")], value(part)] for name, part in said.items()),
         entry.kind == "model_request"
@@ -246,7 +266,19 @@ def waits(block: object, episode: EpisodeRecord, asked: PageRequest) -> Node:
         ],
         block["reason"] == "approval"
         and a(".btn.primary", href=place("inbox", "episode", episode.episode_id))["Decide"],
+        bool(block["ref"]) and asked.role.includes(Role.OPERATOR) and answering(block, episode),
     ]
+
+
+def answering(block: Mapping[str, object], episode: EpisodeRecord) -> Element:
+    """Return a form that gives the result of what an episode waits for."""
+    return act(
+        "signals.resolve",
+        "Answer",
+        {"ref": block["ref"], "episode_id": episode.episode_id},
+        label["Result, as JSON", textarea(name="result:json", rows="2")["null"]],
+        is_tall=True,
+    )
 
 
 def came_to(row: Mapping[str, object], asked: PageRequest) -> Node:
@@ -322,7 +354,10 @@ def about(episode: EpisodeRecord, asked: PageRequest) -> Element:
                 ("Subject", " ".join(filter(None, (episode.subject_kind, episode.subject_id)))),
                 (
                     "Opened",
-                    fragment[when(episode.queued_at, asked.now), f" by {episode.opened_by}"],
+                    fragment[
+                        when(episode.queued_at, asked.now),
+                        episode.opened_by and f" by {episode.opened_by}",
+                    ],
                 ),
                 ("Trigger", _trigger(episode.trigger_type, trigger)),
                 ("Actor", a(href=place("actors", episode.actor_id))[episode.actor_id]),

@@ -34,7 +34,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
 def forking(episode: EpisodeRecord, steps: Sequence[StepRow], at: str | None) -> Element:
     """Return the form."""
     payload = json.dumps(episode.trigger_ref.get("payload") or {}, indent=2, ensure_ascii=False)
-    options = [("0", "From the beginning")]
+    options = [("0", "None of them: from the beginning")]
     options += [
         (
             str(each.step_no),

@@ -62,7 +62,7 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
     about = " ".join(each for each in (item.subject_kind, item.subject_id) if each)
     source = " / ".join(each for each in (item.actor_id, item.expectation_id) if each)
     equals = item.episodes or 1
-    page, may = asked.to(page_of(item)), asked.at is None and item.kind in DECIDED
+    page, may = asked.to(page_of(item)), asked.at is None and is_decided(item)
     key = f"{item.kind}.{item.id}.{item.expectation_id}.{item.item}"
     return li(data_key=key, data_row=True)[
         div[
@@ -85,6 +85,11 @@ DECIDED: Final = frozenset({"approval", "output", "workflow_step"})
 """What is decided on by approving or denying it."""
 
 
+def is_decided(item: InboxItem) -> bool:
+    """Return whether it is approved or denied; a step that has failed asks for no approval."""
+    return item.kind in DECIDED and (item.kind != "workflow_step" or item.editable)
+
+
 def page_of(item: InboxItem) -> str:
     """Return the address of the page on which something that waits is answered."""
     match item.kind:
@@ -92,6 +97,8 @@ def page_of(item: InboxItem) -> str:
             return place("inbox", "episode", item.id)
         case "output":
             return place("inbox", "output", item.id)
+        case "workflow_step" if not item.editable:  # It has failed, and asks for no approval.
+            return place("workflows", item.id)
         case "workflow_step":
             return place("inbox", "step", item.id, item.expectation_id)
         case "dead_letter":
