@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +17,7 @@ from vigil.errors import Mistake
 from vigil.mcp.http import PATH, asgi_app, is_loopback
 from vigil.mcp.server import Serving, server_of
 from vigil.serving.exit import EXIT_S
+from vigil.serving.http_program import HttpProgram
 from vigil.serving.signals import stopping
 from vigil.settings import Config
 
@@ -40,18 +40,6 @@ class ServerPlan:
     """Who calls: whoever has started the server."""
     app: App | None = None
     console_url: str = ""
-
-
-class HttpProgram(uvicorn.Server):
-    """A server that ends as our other programs do: on a signal, and with exit code 0."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # One, too.
-        """Leave signals to the program."""
-        return nullcontext()
-
-    def stop(self) -> None:
-        """Accept nothing more, and end once what is open has ended."""
-        self.should_exit = True
 
 
 async def serve_stdio(plan: ServerPlan) -> None:

@@ -19,6 +19,7 @@ from streams.clock import SystemClock
 from vigil.client import Client
 from vigil.errors import Mistake, Trouble
 from vigil.serving import telemetry
+from vigil.serving.http_program import HttpProgram
 from vigil.serving.signals import run_program, stopping
 from vigil.settings import CONSOLE_PORT, FILE, OIDC, Config, table_in
 from vigil.web.app import console
@@ -42,13 +43,6 @@ BACKLOG: Final = 512
 """Connections that wait to be taken."""
 
 log = structlog.get_logger("vigil.console")
-
-
-class Stoppable(uvicorn.Server):
-    """A server that leaves signals to the program it is part of."""
-
-    def install_signal_handlers(self) -> None:
-        """Do nothing: the program stops it."""
 
 
 def serve(
@@ -113,8 +107,8 @@ async def _serve(
             timeout_graceful_shutdown=GRACE_S,
             lifespan="on",
         )
-        server = Stoppable(settings)
-        with stopping(lambda: _end(server), within_s=GRACE_S + 5.0):
+        server = HttpProgram(settings)
+        with stopping(server.stop, within_s=GRACE_S + 5.0):
             serving = asyncio.create_task(server.serve([listening]))
             print(f"Console   {await _link(client, here) if prints_link else here}", flush=True)
             await serving
@@ -143,10 +137,6 @@ def _mcp(client: Client, here: str) -> Starlette | None:
     from vigil.mcp.http import asgi_app
 
     return asgi_app(client, url=here, identify=client.people.identify, console_url=here)
-
-
-def _end(server: uvicorn.Server) -> None:
-    server.should_exit = True
 
 
 def listen(host: str, port: int | None) -> socket.socket:
