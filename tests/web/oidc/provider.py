@@ -22,8 +22,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from streams.clock import SystemClock
+from vigil.serving.http_program import HttpProgram
 from vigil.web.oidc.provider import ANSWER_BYTES_MAX
-from vigil.web.serve import Stoppable, listen
+from vigil.web.serve import listen
 
 CLIENT = "vigil"
 SECRET = "s3cret & odd+ünusual"
@@ -132,7 +133,7 @@ async def serving(provider: LocalProvider) -> AsyncIterator[None]:
     """The provider listens meanwhile."""
     socket = listen("127.0.0.1", 0)
     provider.url = provider.issuer = f"http://127.0.0.1:{socket.getsockname()[1]}"
-    server = Stoppable(uvicorn.Config(provider.app(), log_config=None, lifespan="off"))
+    server = HttpProgram(uvicorn.Config(provider.app(), log_config=None, lifespan="off"))
     running = asyncio.create_task(server.serve([socket]))
     try:
         yield
