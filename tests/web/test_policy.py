@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from vigil.web.access.protect import Protected
 from vigil.web.policy import BODY_BYTES_MAX, content_policy, local_path, why_foreign
-from vigil.web.protect import Protected
 
 FOREIGN = [
     {"sec-fetch-site": "cross-site"},

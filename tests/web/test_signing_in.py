@@ -15,9 +15,9 @@ from tests.web.conftest import ADDRESS, PASSWORD
 from vigil.client import Client
 from vigil.errors import Mistake, Trouble
 from vigil.mcp.http import asgi_app
+from vigil.web.access.sign_in import HOST_SESSION, SESSION
 from vigil.web.app import console
 from vigil.web.serve import is_loopback, listen, require_people
-from vigil.web.sign_in import HOST_SESSION, SESSION
 
 OURS = {"sec-fetch-site": "same-origin"}
 

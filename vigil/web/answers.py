@@ -13,8 +13,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from engine.people.identity import Identity, Role
 from vigil.client import Client
 from vigil.errors import Mistake, NotFound, ServerAway, VigilError
-from vigil.web import assets, layout
-from vigil.web.layout import PageFrame
+from vigil.web import assets
+from vigil.web.drawing import layout
+from vigil.web.drawing.layout import PageFrame
 from vigil.web.policy import came_from, content_policy
 from vigil.web.positions import NOWHERE, RowsPosition
 from vigil.web.said import SAID, unquoted

@@ -21,13 +21,13 @@ from engine.people.identity import Identity
 from vigil.client import Client
 from vigil.errors import VigilError
 from vigil.web import assets
+from vigil.web.access.protect import Protected
+from vigil.web.access.sign_in import Sessions, SignIn
 from vigil.web.answers import Answers, change_theme
 from vigil.web.api.problems import UNEXPECTED, answer_unexpected
 from vigil.web.api.routes import routes as api_routes
 from vigil.web.do import do
 from vigil.web.pages import Pages
-from vigil.web.protect import Protected
-from vigil.web.sign_in import Sessions, SignIn
 from vigil.web.webhooks.file import Webhooks
 
 if TYPE_CHECKING:  # It needs the extra `oidc`.

@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from vigil.errors import VigilError
-from vigil.web.layout import parts_of
+from vigil.web.drawing.layout import parts_of
 from vigil.web.screen import Drawn
 
 log = structlog.get_logger("vigil.console")

@@ -7,16 +7,10 @@ from typing import Final
 from vigil.web.screen import Screen
 from vigil.web.screens import (
     actors,
-    bulk,
-    compare,
-    conversation,
     dead_letters,
     decision,
-    episode,
-    episodes,
     events,
     findings,
-    fork,
     go,
     inbox,
     outputs,
@@ -24,6 +18,7 @@ from vigil.web.screens import (
     workflow,
     workflows,
 )
+from vigil.web.screens.episodes import bulk, compare, conversation, episode, episodes, fork
 from vigil.web.screens.stack import costs, definitions, nodes, orders, people
 
 SCREENS: Final[tuple[Screen, ...]] = (

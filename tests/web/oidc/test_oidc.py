@@ -17,11 +17,11 @@ from tests.web.oidc.provider import CLIENT, SECRET, LocalProvider, new_key, serv
 from vigil.client import Client
 from vigil.errors import Mistake, NotSignedIn
 from vigil.web import serve
+from vigil.web.access.sign_in import SESSION
 from vigil.web.app import console
 from vigil.web.oidc.login import BEGUN, HOST_BEGUN
 from vigil.web.oidc.provider import provider_in
 from vigil.web.oidc.settings import OidcSpec, problem_of_url, vouched_by
-from vigil.web.sign_in import SESSION
 
 ADDRESS = "http://console.test"
 TABLE = f"""

@@ -9,7 +9,7 @@ import pytest
 from engine.people.identity import Role
 from tests.web.conftest import ROLE
 from tests.web.world import HTML
-from vigil.web.layout import SECTIONS
+from vigil.web.drawing.layout import SECTIONS
 from vigil.web.table import SCREENS
 
 LISTS = [each.path for each in SCREENS if "{" not in each.path]

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from tests.web.world import HTML
-from vigil.web import graph as graphs
-from vigil.web.graph import GraphNode, graph, layout, rising
+from vigil.web.drawing import graph as graphs
+from vigil.web.drawing.graph import GraphNode, graph, layout, rising
 
 DIAMOND = (("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
 

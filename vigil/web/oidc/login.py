@@ -24,17 +24,17 @@ from starlette.routing import BaseRoute, Route
 
 from streams.json import UNDECODABLE
 from vigil.errors import NotSignedIn, VigilError
+from vigil.web.access.sign_in import Sessions, begun, origin_of
 from vigil.web.answers import Answers
 from vigil.web.oidc.provider import Provider
 from vigil.web.oidc.settings import vouched_by
 from vigil.web.policy import local_path
-from vigil.web.sign_in import Sessions, begun, origin_of
 
 BEGUN: Final = "vigil_oidc"
 """The cookie of a login that has begun."""
 
 HOST_BEGUN: Final = "__Host-vigil_oidc"
-"""The same by HTTPS; see `vigil.web.sign_in`."""
+"""The same by HTTPS; see `vigil.web.access.sign_in`."""
 
 BEGUN_S: Final = 600
 """How long one may take at the provider, in seconds."""

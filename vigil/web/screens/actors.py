@@ -15,8 +15,8 @@ from projections.records import EpisodeSummary, RefusalSummary, ServiceLevelReco
 from vigil.client import Client
 from vigil.client.actors import ActorRecord, ActorSummary, ExpectationSummary
 from vigil.client.episodes import EpisodeSpan
-from vigil.web.charts import sparkline
-from vigil.web.parts import (
+from vigil.web.drawing.charts import sparkline
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,
@@ -38,7 +38,7 @@ from vigil.web.parts import (
     why_field,
 )
 from vigil.web.screen import Drawn, PageRequest, Screen, address
-from vigil.web.screens.episodes import said_of, waiting_words
+from vigil.web.screens.episodes.episodes import said_of, waiting_words
 
 ACTORS_MAX: Final = 500
 """Most actors that the list has; who has more narrows it by a name."""

@@ -10,7 +10,7 @@ from htpy import Element, Node, a, code, div, fragment, p, strong
 from projections.records import DeadLetterRecord, DeadLetterSummary, record_of
 from vigil.client import Client
 from vigil.client.page import LETTER_STATUSES, Page
-from vigil.web.parts import (
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,

@@ -38,7 +38,7 @@ from vigil.asking.approval_requests import ApprovalRequest, changed
 from vigil.client import Client
 from vigil.client.types import ApprovalTarget
 from vigil.errors import Mistake
-from vigil.web.parts import act, card, field, place, sheet, value, when
+from vigil.web.drawing.parts import act, card, field, place, sheet, value, when
 from vigil.web.screen import Drawn, PageRequest, Screen
 
 CHANGES: Final = "changes."

@@ -22,7 +22,7 @@ from streams.model.refusals import (
 )
 from vigil.client import Client
 from vigil.client.page import Page
-from vigil.web.parts import (
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,

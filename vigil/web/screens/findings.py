@@ -11,9 +11,9 @@ from projections.records import FindingEventRow, FindingRecord, FindingSummary, 
 from streams.model.findings import Severity
 from vigil.client import Client
 from vigil.client.page import FINDING_STATUSES, Page
-from vigil.web.graph import GraphNode, graph
-from vigil.web.icons import icon
-from vigil.web.parts import (
+from vigil.web.drawing.graph import GraphNode, graph
+from vigil.web.drawing.icons import icon
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,

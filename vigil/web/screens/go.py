@@ -12,8 +12,8 @@ from projections.records import FindingSummary
 from vigil.client import Client
 from vigil.client.actors import ActorSummary
 from vigil.errors import ServerAway, VigilError
-from vigil.web.layout import SECTIONS
-from vigil.web.parts import card, nothing, place, titled
+from vigil.web.drawing.layout import SECTIONS
+from vigil.web.drawing.parts import card, nothing, place, titled
 from vigil.web.screen import Drawn, PageRequest, Screen, address
 
 FOUND_MAX: Final = 20

@@ -10,7 +10,7 @@ from htpy import Element, a, div, fragment, li, ol, small, strong
 from projections.records import InboxItem
 from vigil.client import Client
 from vigil.client.page import INBOX_KINDS, Page
-from vigil.web.parts import card, chips, nothing, pager, place, when
+from vigil.web.drawing.parts import card, chips, nothing, pager, place, when
 from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen
 
 FILTERS: Final = ("kind", "actor", "after")

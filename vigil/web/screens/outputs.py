@@ -12,8 +12,8 @@ from streams.model.outputs import OutputStatus
 from streams.model.waits import progress
 from vigil.client import Client
 from vigil.client.page import Page
-from vigil.web.icons import icon
-from vigil.web.parts import (
+from vigil.web.drawing.icons import icon
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,

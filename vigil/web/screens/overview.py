@@ -14,12 +14,23 @@ from vigil.client.definitions import DefinitionMoment
 from vigil.client.episodes import EpisodeSpan
 from vigil.client.nodes import NodesView
 from vigil.errors import ServerAway
-from vigil.web.charts import Bar, columns
-from vigil.web.counts import NONE, count_episodes
-from vigil.web.parts import card, count, facts, look, money, nothing, pill, place, titled, when
+from vigil.web.drawing.charts import Bar, columns
+from vigil.web.drawing.parts import (
+    card,
+    count,
+    facts,
+    look,
+    money,
+    nothing,
+    pill,
+    place,
+    titled,
+    when,
+)
 from vigil.web.screen import Drawn, PageRequest, Screen
-from vigil.web.screens.episodes import table_of
-from vigil.web.waiting import ActorQueue, read_queues
+from vigil.web.screens.episodes.counts import NONE, count_episodes
+from vigil.web.screens.episodes.episodes import table_of
+from vigil.web.screens.episodes.waiting import ActorQueue, read_queues
 
 SPAN_S: Final = 1_800
 """The length of time that a column of the chart stands for, in seconds."""

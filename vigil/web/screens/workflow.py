@@ -11,8 +11,8 @@ from htpy import Element, Node, a, code, div, fragment, li, p, small, strong, ul
 from projections.records import WorkflowItem, WorkflowRecord
 from streams.model.waits import progress
 from vigil.client import Client
-from vigil.web.graph import GraphNode, graph
-from vigil.web.parts import (
+from vigil.web.drawing.graph import GraphNode, graph
+from vigil.web.drawing.parts import (
     act,
     card,
     count,

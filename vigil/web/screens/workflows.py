@@ -11,8 +11,8 @@ from projections.records import WorkflowSummary
 from streams.model.workflows import WorkflowStatus
 from vigil.client import Client
 from vigil.client.page import Page
-from vigil.web.charts import share
-from vigil.web.parts import (
+from vigil.web.drawing.charts import share
+from vigil.web.drawing.parts import (
     Cell,
     card,
     chips,

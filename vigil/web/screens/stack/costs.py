@@ -12,8 +12,8 @@ from projections.records import CostBy, CostSummary
 from vigil.client import Client
 from vigil.client.costs import CostReport
 from vigil.errors import Mistake
-from vigil.web.charts import share
-from vigil.web.parts import (
+from vigil.web.drawing.charts import share
+from vigil.web.drawing.parts import (
     Cell,
     card,
     chips,

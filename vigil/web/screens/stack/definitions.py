@@ -29,8 +29,8 @@ from vigil.asking.definitions.changes import DefinitionEntry
 from vigil.client import Client
 from vigil.client.actors import ActorSummary
 from vigil.errors import Mistake, NotFound
-from vigil.web.icons import icon
-from vigil.web.parts import (
+from vigil.web.drawing.icons import icon
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,

@@ -11,7 +11,7 @@ from engine.people.identity import Role
 from streams.model.modes import NodeMode
 from vigil.client import Client
 from vigil.client.nodes import ActorPause, NodeSummary, NodesView, StreamPosition
-from vigil.web.parts import (
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,

@@ -10,7 +10,7 @@ from htpy import Element, Node
 from projections.records import OrderSummary
 from vigil.client import Client
 from vigil.client.page import Page
-from vigil.web.parts import (
+from vigil.web.drawing.parts import (
     Cell,
     card,
     field,

@@ -12,7 +12,7 @@ from projections.records import AuditEntry, TokenSummary
 from vigil.client import Client
 from vigil.client.page import Page
 from vigil.client.people import PersonRecord
-from vigil.web.parts import (
+from vigil.web.drawing.parts import (
     Cell,
     act,
     card,

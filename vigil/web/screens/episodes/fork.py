@@ -12,7 +12,7 @@ from htpy import input as entry
 from engine.people.identity import Role
 from projections.records import EpisodeRecord, StepRow
 from vigil.client import Client
-from vigil.web.parts import act, card, choice, field, place, sheet, short
+from vigil.web.drawing.parts import act, card, choice, field, place, sheet, short
 from vigil.web.screen import Drawn, PageRequest, Screen
 
 

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, TypeAlias
 from htpy import Element, a, defs, div, g, marker, path, rect, svg, text
 from htpy import title as tip
 
-from vigil.web.icons import icon
-from vigil.web.parts import look
+from vigil.web.drawing.icons import icon
+from vigil.web.drawing.parts import look
 
 NODES_MAX: Final = 200
 """Most nodes that are drawn; of more, people read the list."""

@@ -30,9 +30,9 @@ from engine.people.identity import Role
 from projections.records import EpisodeRecord, EpisodeSummary, TimelineEntry, record_of
 from vigil.client import Client
 from vigil.printing.columns import error_of
-from vigil.web.charts import scale, track
-from vigil.web.icons import icon
-from vigil.web.parts import (
+from vigil.web.drawing.charts import scale, track
+from vigil.web.drawing.icons import icon
+from vigil.web.drawing.parts import (
     act,
     card,
     count,
@@ -54,8 +54,14 @@ from vigil.web.parts import (
     when,
 )
 from vigil.web.screen import Drawn, PageRequest, Screen, address
-from vigil.web.screens.episodes import waiting_words
-from vigil.web.waiting import ActorQueue, because, hold_of, read_queues, with_position
+from vigil.web.screens.episodes.episodes import waiting_words
+from vigil.web.screens.episodes.waiting import (
+    ActorQueue,
+    because,
+    hold_of,
+    read_queues,
+    with_position,
+)
 
 ENTRIES_MAX: Final = 1_000
 """Most of a timeline on one page; what is longer has a link to the rest."""

@@ -17,10 +17,10 @@ from vigil.client import Client
 from vigil.client.page import LIMIT_MAX
 from vigil.errors import Mistake
 from vigil.web.api.operation import ITEMS_MAX
-from vigil.web.parts import act, card, count, field, nothing
+from vigil.web.drawing.parts import act, card, count, field, nothing
 from vigil.web.screen import Drawn, PageRequest, Screen, address
-from vigil.web.screens.bulk_orders import MATCHING, ORDERS, BulkOrder
-from vigil.web.screens.episodes import table_of
+from vigil.web.screens.episodes.bulk_orders import MATCHING, ORDERS, BulkOrder
+from vigil.web.screens.episodes.episodes import table_of
 
 SHOWN: Final = 10
 """How many of those that match are shown before something is ordered of all."""

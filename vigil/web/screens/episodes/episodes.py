@@ -11,8 +11,7 @@ from projections.records import EpisodeSummary, FailureGroup
 from vigil.client import Client
 from vigil.client.page import EPISODE_STATUSES, Page
 from vigil.printing.columns import error_of
-from vigil.web.counts import ALL, NONE, count_episodes
-from vigil.web.parts import (
+from vigil.web.drawing.parts import (
     Cell,
     card,
     chips,
@@ -33,8 +32,9 @@ from vigil.web.parts import (
     when,
 )
 from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen, address
-from vigil.web.screens.bulk_orders import links
-from vigil.web.waiting import ActorQueue, held, read_queues
+from vigil.web.screens.episodes.bulk_orders import links
+from vigil.web.screens.episodes.counts import ALL, NONE, count_episodes
+from vigil.web.screens.episodes.waiting import ActorQueue, held, read_queues
 
 FILTERS: Final = ("actor", "expectation", "subject", "status", "error", "group", "after")
 

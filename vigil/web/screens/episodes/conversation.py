@@ -15,8 +15,8 @@ from engine.agents.prompts.model_prompt import ModelPrompt
 from engine.people.identity import Role
 from projections.records import StepRow
 from vigil.client import Client
-from vigil.web.icons import icon
-from vigil.web.parts import card, count, facts, fold, money, place, sheet, short, value
+from vigil.web.drawing.icons import icon
+from vigil.web.drawing.parts import card, count, facts, fold, money, place, sheet, short, value
 from vigil.web.screen import Drawn, PageRequest, Screen
 
 _SPEAKERS: Final[Mapping[str, str]] = {

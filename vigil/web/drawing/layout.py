@@ -32,7 +32,7 @@ from htpy import (
 from htpy import input as entry
 
 from engine.people.identity import Identity, Role
-from vigil.web.icons import mark
+from vigil.web.drawing.icons import mark
 from vigil.web.past import banner, slider
 from vigil.web.positions import RowsPosition
 from vigil.web.screen import Drawn, PageRequest

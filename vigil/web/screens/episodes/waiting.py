@@ -11,7 +11,7 @@ from htpy import Node, a, fragment, small
 from projections.records import EpisodeSummary
 from vigil.client import Client
 from vigil.errors import ServerAway
-from vigil.web.parts import many, place, short
+from vigil.web.drawing.parts import many, place, short
 from vigil.web.screen import address
 
 ACTORS_MAX: Final = 10

@@ -50,7 +50,7 @@ from htpy import input as entry
 
 from engine.people.identity import Role
 from vigil.printing.columns import age, took
-from vigil.web.icons import icon
+from vigil.web.drawing.icons import icon
 from vigil.web.screen import AT, PageRequest
 
 TEXT_CHARS_MAX: Final = 20_000

@@ -9,7 +9,7 @@ from htpy import Element, Node, a, button, div, form, p, strong, table, tbody, t
 
 from vigil.asking.episode_diff import EpisodeDiff, ValueDifference
 from vigil.client import Client
-from vigil.web.parts import (
+from vigil.web.drawing.parts import (
     card,
     count,
     field,

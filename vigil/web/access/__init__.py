@@ -1,0 +1,1 @@
+"""Who may ask anything of the console: signing in, and what stands before every address."""
