@@ -4824,6 +4824,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_applying.py",
     ),
     Mutant(
+        "lost-cancellation-repeated",
+        "an interrupt that a library has lost still ends the command",
+        becomes("pass"),
+        "tests/vigil/test_signals.py",
+    ),
+    Mutant(
         "interrupted-wait-told",
         "whoever stops waiting is told what goes on",
         uncaught,

@@ -1,4 +1,4 @@
-"""What a long-running program does on a second signal, and with processes that have just ended."""
+"""What programs do on signals, and with processes that have just ended."""
 
 from __future__ import annotations
 
@@ -25,6 +25,29 @@ async def main():
 
 run_program(main())
 """
+
+LOSES_A_CANCELLATION = """
+import asyncio, os, signal
+from vigil.asking.connect import run
+
+async def work():
+    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
+    try:
+        await asyncio.sleep(300)
+    except asyncio.CancelledError:
+        print("lost", flush=True)
+    await asyncio.sleep(300)
+
+run(work())
+"""
+
+
+def test_a_command_ends_on_an_interrupt_that_a_library_has_lost():
+    done = subprocess.run(
+        [sys.executable, "-c", LOSES_A_CANCELLATION], check=False, timeout=60, capture_output=True
+    )
+    assert done.stdout == b"lost\n"
+    assert done.stderr.endswith(b"KeyboardInterrupt\n")
 
 
 def test_a_second_signal_ends_the_program_whatever_fails():

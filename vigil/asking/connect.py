@@ -31,9 +31,26 @@ STAYING_TRIES_S: Final = 5.0
 """How long a node or a projector does: its server may be started together with it."""
 
 
+CANCEL_AGAIN_S: Final = 1.0
+"""What was interrupted and goes on is cancelled again, so often, in seconds. A library loses a
+cancellation that comes just as what it awaits does, as `asyncio.wait_for` of Python 3.11 does."""
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Return what `work` returns."""
-    return asyncio.run(work)
+    """Return what `work` returns. An interrupt ends it, whatever a library makes of it."""
+    return asyncio.run(_until_it_ends(work))
+
+
+async def _until_it_ends(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        while not task.done():
+            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+            task.cancel()  # guard: lost-cancellation-repeated
+    return await task
 
 
 def with_ports(
