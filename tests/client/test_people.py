@@ -18,7 +18,7 @@ from streams.clock import SystemClock
 from streams.layout import Stream
 from tests.projections.lives import projecting, rows_of, wait_projected
 from vigil.client import Client
-from vigil.client.people import IDENTIFIED_S
+from vigil.client.stack.people import IDENTIFIED_S
 from vigil.errors import Mistake, NotFound, NotSignedIn, Trouble
 
 PASSWORD = "correct horse battery"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.vigil.program import NOWHERE, Vigil
 from tests.vigil.test_no_extras import run_without_extras
-from vigil.commands.mcp import checked_url, parse_address
+from vigil.commands.serving.mcp import checked_url, parse_address
 from vigil.errors import Mistake
 
 LOUD = """

@@ -43,7 +43,7 @@ def test_every_command_and_all_that_runs_nodes_can_be_imported(tmp_path):
         tmp_path,
     )
     assert done.stderr == ""
-    assert {"vigil.serving.node", "vigil.commands.serve"} <= set(done.stdout.split())
+    assert {"vigil.serving.node", "vigil.commands.serving.serve"} <= set(done.stdout.split())
 
 
 def test_servers_of_ones_own_say_which_extra_they_need(tmp_path):

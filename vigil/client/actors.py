@@ -34,7 +34,7 @@ from vigil.asking import stack as stacks
 from vigil.asking.rows import answer
 from vigil.asking.stack import StackView
 from vigil.client.connections import Connections
-from vigil.client.orders import OrderOutcome
+from vigil.client.stack.orders import OrderOutcome
 from vigil.errors import Trouble
 
 DRAIN_S: Final = 600.0

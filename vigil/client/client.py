@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from streams.subjects import Stack
     from vigil.client.actors import ActorCalls
     from vigil.client.approvals import ApprovalCalls
-    from vigil.client.costs import CostReport
     from vigil.client.dead_letters import DeadLetterCalls
-    from vigil.client.definitions import DefinitionCalls
     from vigil.client.episodes import EpisodeCalls, EpisodeReceipt
     from vigil.client.events import EventCalls, PublishReceipt
     from vigil.client.findings import FindingCalls
-    from vigil.client.nodes import NodeCalls
-    from vigil.client.orders import OrderCalls
     from vigil.client.outputs import OutputCalls
     from vigil.client.page import Page
-    from vigil.client.people import PeopleCalls
-    from vigil.client.repairs import RepairCalls
     from vigil.client.signals import SignalCalls
-    from vigil.client.tokens import TokenCalls
+    from vigil.client.stack.costs import CostReport
+    from vigil.client.stack.definitions import DefinitionCalls
+    from vigil.client.stack.nodes import NodeCalls
+    from vigil.client.stack.orders import OrderCalls
+    from vigil.client.stack.people import PeopleCalls
+    from vigil.client.stack.repairs import RepairCalls
+    from vigil.client.stack.tokens import TokenCalls
     from vigil.client.workflows import WorkflowCalls
 
 _CLOCK: Final = SystemClock()
@@ -267,7 +267,7 @@ class Client:
         Raises:
             Mistake: there is no such `by`, or `since` has no time zone.
         """
-        from vigil.client.costs import report
+        from vigil.client.stack.costs import report
 
         return await report(self.connections, by=by, since=since, limit=limit)
 
@@ -308,7 +308,7 @@ class Client:
     @cached_property
     def definitions(self) -> DefinitionCalls:
         """Definitions of actors and workflows: `vigil apply`, and `disable` and `history`."""
-        from vigil.client.definitions import DefinitionCalls
+        from vigil.client.stack.definitions import DefinitionCalls
 
         return DefinitionCalls(self.connections)
 
@@ -336,14 +336,14 @@ class Client:
     @cached_property
     def nodes(self) -> NodeCalls:
         """Nodes and their modes: `vigil mode`."""
-        from vigil.client.nodes import NodeCalls
+        from vigil.client.stack.nodes import NodeCalls
 
         return NodeCalls(self.connections)
 
     @cached_property
     def orders(self) -> OrderCalls:
         """What people have ordered: `vigil orders`."""
-        from vigil.client.orders import OrderCalls
+        from vigil.client.stack.orders import OrderCalls
 
         return OrderCalls(self.connections)
 
@@ -357,14 +357,14 @@ class Client:
     @cached_property
     def people(self) -> PeopleCalls:
         """People, and signing in: `vigil users`."""
-        from vigil.client.people import PeopleCalls
+        from vigil.client.stack.people import PeopleCalls
 
         return PeopleCalls(self.connections)
 
     @cached_property
     def repairs(self) -> RepairCalls:
         """Repairs by hand: `vigil doctor`, `recover`, `reconcile`."""
-        from vigil.client.repairs import RepairCalls
+        from vigil.client.stack.repairs import RepairCalls
 
         return RepairCalls(self.connections)
 
@@ -378,7 +378,7 @@ class Client:
     @cached_property
     def tokens(self) -> TokenCalls:
         """Tokens of programs: `vigil tokens`."""
-        from vigil.client.tokens import TokenCalls
+        from vigil.client.stack.tokens import TokenCalls
 
         return TokenCalls(self.connections)
 

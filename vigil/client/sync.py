@@ -19,9 +19,9 @@ from vigil.client.client import Client
 from vigil.client.dead_letters import WAITING
 from vigil.client.episodes import silent
 from vigil.client.events import REPLAYED_DEFAULT, RULINGS_KEPT_DEFAULT
-from vigil.client.nodes import READY_S
 from vigil.client.page import LIMIT_MAX
-from vigil.client.repairs import STALE_AFTER_S
+from vigil.client.stack.nodes import READY_S
+from vigil.client.stack.repairs import STALE_AFTER_S
 from vigil.client.thread import LoopThread
 from vigil.settings import DECISION_S, ROLLOUT_S, WAIT_S
 
@@ -98,9 +98,7 @@ if TYPE_CHECKING:
     from vigil.asking.would import EventsReplayed
     from vigil.client.actors import ActorCalls, ActorRecord, ActorSummary
     from vigil.client.approvals import ApprovalCalls
-    from vigil.client.costs import CostReport
     from vigil.client.dead_letters import DeadLetterCalls
-    from vigil.client.definitions import DefinitionCalls, DefinitionMoment
     from vigil.client.episodes import (
         EpisodeCalls,
         EpisodeLog,
@@ -112,14 +110,16 @@ if TYPE_CHECKING:
     )
     from vigil.client.events import EventCalls, PublishReceipt
     from vigil.client.findings import FindingCalls
-    from vigil.client.nodes import NodeCalls, NodesView, StreamPosition
-    from vigil.client.orders import OrderCalls, OrderOutcome
     from vigil.client.outputs import OutputCalls
     from vigil.client.page import Page
-    from vigil.client.people import PeopleCalls, PersonRecord, SessionRecord
-    from vigil.client.repairs import RepairCalls
     from vigil.client.signals import SignalCalls
-    from vigil.client.tokens import NewToken, TokenCalls
+    from vigil.client.stack.costs import CostReport
+    from vigil.client.stack.definitions import DefinitionCalls, DefinitionMoment
+    from vigil.client.stack.nodes import NodeCalls, NodesView, StreamPosition
+    from vigil.client.stack.orders import OrderCalls, OrderOutcome
+    from vigil.client.stack.people import PeopleCalls, PersonRecord, SessionRecord
+    from vigil.client.stack.repairs import RepairCalls
+    from vigil.client.stack.tokens import NewToken, TokenCalls
     from vigil.client.workflows import WorkflowCalls
 
 

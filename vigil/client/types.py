@@ -55,12 +55,12 @@ from vigil.asking.stack import Rollout
 from vigil.asking.starting import StartedInstance
 from vigil.asking.would import EventsReplayed
 from vigil.client.actors import ActorRecord, ActorSummary
-from vigil.client.costs import CostReport
 from vigil.client.episodes import EpisodeLog, EpisodeReceipt, EpisodeToCancel, ForkEachOutcome
 from vigil.client.events import PublishReceipt
-from vigil.client.nodes import NodesView, StreamPosition
-from vigil.client.orders import OrderOutcome
 from vigil.client.page import Page
+from vigil.client.stack.costs import CostReport
+from vigil.client.stack.nodes import NodesView, StreamPosition
+from vigil.client.stack.orders import OrderOutcome
 
 __all__ = [
     "ActorRecord",

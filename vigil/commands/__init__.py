@@ -39,16 +39,16 @@ class Listed(NamedTuple):
 
 
 ENTRIES: Final = {
-    "demo": Listed("serve", "Watch this machine with actors, on own servers."),
+    "demo": Listed("serving.serve", "Watch this machine with actors, on own servers."),
     "up": Listed(
-        "serve", "Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."
+        "serving.serve", "Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."
     ),
     "node": Listed(
-        "serve", "Run an engine node against existing servers, until SIGINT or SIGTERM."
+        "serving.serve", "Run an engine node against existing servers, until SIGINT or SIGTERM."
     ),
-    "project": Listed("serve", "Run a projector by itself, until SIGINT or SIGTERM."),
+    "project": Listed("serving.serve", "Run a projector by itself, until SIGINT or SIGTERM."),
     "console": Listed(
-        "console", "Serve the pages and the JSON API of the stack, until SIGINT or SIGTERM."
+        "serving.console", "Serve the pages and the JSON API of the stack, until SIGINT or SIGTERM."
     ),
     "publish": Listed("publish", "Publish a domain event."),
     "events": Listed(
@@ -57,8 +57,8 @@ ENTRIES: Final = {
     "apply": Listed("definitions", "Apply definition files to the running stack."),
     "fire": Listed("fire", "Open an episode by hand, now or later, and print its id."),
     "actors": Listed("actors", "Actors: list, pause, resume, define.", is_group=True),
-    "mode": Listed("mode", "Show the modes of nodes, or set the mode of one."),
-    "orders": Listed("mode", "Orders of people: list, rebuild.", is_group=True),
+    "mode": Listed("stack.mode", "Show the modes of nodes, or set the mode of one."),
+    "orders": Listed("stack.mode", "Orders of people: list, rebuild.", is_group=True),
     "episodes": Listed("episodes", "Episodes: list, show, replay, cancel, approve.", is_group=True),
     "findings": Listed("findings", "Findings: list, show, clear, acknowledge.", is_group=True),
     "outputs": Listed("outputs", "Outputs: list, show, approve, retry, cancel.", is_group=True),
@@ -66,7 +66,7 @@ ENTRIES: Final = {
     "inbox": Listed(
         "inbox", "List what waits for a person, with the command to type, oldest first."
     ),
-    "costs": Listed("costs", "List what requests to models have cost, the dearest first."),
+    "costs": Listed("stack.costs", "List what requests to models have cost, the dearest first."),
     "dead": Listed("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
     "recover": Listed(
         "repairs.repair", "Restart episodes and workflow instances that no node is running."
@@ -78,13 +78,16 @@ ENTRIES: Final = {
         "repairs.layout", "Spread a stopped stack over another number of streams."
     ),
     "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
-    "sql": Listed("sql", "Query the tables with SQL."),
+    "sql": Listed("stack.sql", "Query the tables with SQL."),
     "check": Listed(
-        "check", "Import an app, and list code that cannot be replayed and names that do not exist."
+        "stack.check",
+        "Import an app, and list code that cannot be replayed and names that do not exist.",
     ),
-    "mcp": Listed("mcp", "MCP: serve a stack, pins of the tools of servers.", is_group=True),
+    "mcp": Listed(
+        "serving.mcp", "MCP: serve a stack, pins of the tools of servers.", is_group=True
+    ),
     "lab": Listed(
-        "lab",
+        "serving.lab",
         "Run recorded episodes with the code of today, asking models anew, and tell which differ.",
     ),
     "users": Listed("people.users", "People: add, list, roles, groups, passwords.", is_group=True),

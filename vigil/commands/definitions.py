@@ -120,7 +120,7 @@ def apply(
 
     kind = kind_of_group(ctx)
     if is_reconciling:
-        from vigil.client.repairs import check_texts
+        from vigil.client.stack.repairs import check_texts
 
         _require_nodes(is_dry=is_dry, timeout_s=timeout_s)
         check_texts(who(options.config(ctx), by), reason)

@@ -36,9 +36,9 @@ from vigil.asking.refusals import refusal_row
 from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
 from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
-from vigil.client.nodes import ActorPause, NodeSummary
-from vigil.client.people import PersonRecord, SessionRecord
-from vigil.commands import mcp
+from vigil.client.stack.nodes import ActorPause, NodeSummary
+from vigil.client.stack.people import PersonRecord, SessionRecord
+from vigil.commands.serving import mcp
 
 NOW: Final = datetime(2026, 11, 23, 17, 4, 30, tzinfo=UTC)
 Rows = list[dict[str, Any]]

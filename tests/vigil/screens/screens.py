@@ -13,24 +13,12 @@ from typing import Final
 
 from tests.vigil.screens import rows
 from vigil.asking.stack import in_short
-from vigil.commands import (
-    actors,
-    check,
-    costs,
-    dead,
-    definitions,
-    events,
-    findings,
-    inbox,
-    lab,
-    mcp,
-    mode,
-    outputs,
-    workflows,
-)
+from vigil.commands import actors, dead, definitions, events, findings, inbox, outputs, workflows
 from vigil.commands.episodes import diff, replay, show
 from vigil.commands.people import tokens, users
 from vigil.commands.repairs import doctor, repair
+from vigil.commands.serving import lab, mcp
+from vigil.commands.stack import check, costs, mode
 from vigil.printing import tables
 from vigil.printing.output import show_rows, show_table
 

@@ -20,7 +20,7 @@ from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
     from vigil.client.client import Client
-    from vigil.client.tokens import NewToken
+    from vigil.client.stack.tokens import NewToken
 
 TOKENS: Final = Listing(
     (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from projections.records import AuditEntry
     from vigil.client.client import Client
     from vigil.client.page import Page
-    from vigil.client.people import PersonRecord, SessionRecord
+    from vigil.client.stack.people import PersonRecord, SessionRecord
 
 PEOPLE: Final = Listing(
     (

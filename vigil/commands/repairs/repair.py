@@ -13,7 +13,7 @@ from typer import Option
 
 from vigil import options
 from vigil.client.client import Client
-from vigil.client.repairs import STALE_AFTER_S, check_texts
+from vigil.client.stack.repairs import STALE_AFTER_S, check_texts
 from vigil.commands.call import call
 from vigil.options import By, IsJson, IsSure, Reason, require_consent, who
 from vigil.printing import columns, tables

@@ -10,9 +10,9 @@ from htpy import Element, Node, a, div, fragment, li, p, small, span, ul
 
 from projections.records import CostSummary, EpisodeSummary, FindingSummary
 from vigil.client import Client
-from vigil.client.definitions import DefinitionMoment
 from vigil.client.episodes import EpisodeSpan
-from vigil.client.nodes import NodesView
+from vigil.client.stack.definitions import DefinitionMoment
+from vigil.client.stack.nodes import NodesView
 from vigil.errors import ServerAway
 from vigil.web.drawing.charts import Bar, columns
 from vigil.web.drawing.parts import (

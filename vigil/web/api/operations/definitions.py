@@ -13,7 +13,7 @@ from engine.people.identity import Role
 from streams.json import JsonObject
 from streams.model.definitions import ID_KINDS
 from vigil.client.client import Client
-from vigil.client.definitions import DefinitionMoment
+from vigil.client.stack.definitions import DefinitionMoment
 from vigil.web.api.operation import (
     READ,
     AnyOperation,

@@ -13,8 +13,8 @@ from engine.people.names import SCOPES_MAX
 from engine.people.token import TOKEN_S
 from projections.records import AuditEntry, TokenSummary
 from vigil.client.client import Client
-from vigil.client.people import PersonRecord, SessionRecord
-from vigil.client.tokens import NewToken
+from vigil.client.stack.people import PersonRecord, SessionRecord
+from vigil.client.stack.tokens import NewToken
 from vigil.web.api.operation import (
     AnyOperation,
     ApiRequest,

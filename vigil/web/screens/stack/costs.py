@@ -10,7 +10,7 @@ from htpy import Element, Node, a
 
 from projections.records import CostBy, CostSummary
 from vigil.client import Client
-from vigil.client.costs import CostReport
+from vigil.client.stack.costs import CostReport
 from vigil.errors import Mistake
 from vigil.web.drawing.charts import share
 from vigil.web.drawing.parts import (

@@ -10,7 +10,7 @@ from htpy import Element, Node, a, div, fragment, p, small, span
 from engine.people.identity import Role
 from streams.model.modes import NodeMode
 from vigil.client import Client
-from vigil.client.nodes import ActorPause, NodeSummary, NodesView, StreamPosition
+from vigil.client.stack.nodes import ActorPause, NodeSummary, NodesView, StreamPosition
 from vigil.web.drawing.parts import (
     Cell,
     act,

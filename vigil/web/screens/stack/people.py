@@ -11,7 +11,7 @@ from engine.people.identity import Role
 from projections.records import AuditEntry, TokenSummary
 from vigil.client import Client
 from vigil.client.page import Page
-from vigil.client.people import PersonRecord
+from vigil.client.stack.people import PersonRecord
 from vigil.web.drawing.parts import (
     Cell,
     act,

@@ -24,7 +24,7 @@ from vigil.asking.stack import (
     waking_obstacle,
 )
 from vigil.client.connections import Connections
-from vigil.client.orders import OrderOutcome
+from vigil.client.stack.orders import OrderOutcome
 from vigil.errors import (
     Mistake,
     NotFound,

@@ -22,7 +22,7 @@ from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
     from vigil.client.client import Client
-    from vigil.client.costs import CostReport
+    from vigil.client.stack.costs import CostReport
 
 _CLOCK: Final = SystemClock()
 

@@ -38,8 +38,8 @@ from streams.model.events import (
     RosterEvent,
 )
 from vigil.client.connections import Connections
-from vigil.client.orders import OrderOutcome
 from vigil.client.page import Page, PagedList, checked_one_of
+from vigil.client.stack.orders import OrderOutcome
 from vigil.errors import NotSignedIn
 from vigil.logins import is_login_required
 

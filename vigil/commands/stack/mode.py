@@ -22,9 +22,9 @@ from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
     from projections.records import OrderSummary
-    from vigil.client.nodes import NodesView
-    from vigil.client.orders import OrderOutcome
     from vigil.client.page import Page
+    from vigil.client.stack.nodes import NodesView
+    from vigil.client.stack.orders import OrderOutcome
 
 NODES: Final = Listing(
     (

@@ -1,0 +1,1 @@
+"""Calls about the stack itself: its nodes, definitions, orders, people and costs."""

@@ -1,0 +1,1 @@
+"""Commands about the stack itself, and about the app before it runs."""
