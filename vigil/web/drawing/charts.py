@@ -17,6 +17,12 @@ BAR_MIN: Final = 0.4
 TICKS: Final = 5
 """Marks of time above a timeline, its beginning and its end among them."""
 
+UNITS: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 0.001))
+"""Units of the marks, and how long one is, in seconds: all marks of a timeline have the same."""
+
+FEWEST: Final = 2
+"""Of a unit, that a timeline lasts at least whose marks have it."""
+
 TALL: Final = 100.0
 """The height of a chart in its own units."""
 
@@ -101,10 +107,11 @@ def scale(of_s: float) -> Element:
     """Return the marks of time above a timeline that is `of_s` seconds long."""
     marks = [number / (TICKS - 1) for number in range(TICKS)]
     anchors = {0: "start", TICKS - 1: "end"}
+    unit, of_one_s = next((each for each in UNITS if of_s >= FEWEST * each[1]), UNITS[-1])
     return svg(".track", aria_hidden="true")[
         (
             text(x=percent(at * 100), y="62%", text_anchor=anchors.get(number, "middle"))[
-                _seconds(at * of_s)
+                f"+{at * of_s / of_one_s:.3g} {unit}"
             ]
             for number, at in enumerate(marks)
         )
@@ -114,10 +121,3 @@ def scale(of_s: float) -> Element:
 def percent(number: float) -> str:
     """Return a length as SVG has it."""
     return f"{number:.2f}%"
-
-
-def _seconds(seconds: float) -> str:
-    for unit, of_one_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * of_one_s:
-            return f"+{seconds / of_one_s:.0f} {unit}"
-    return f"+{seconds:.0f} s" if seconds >= 1 or not seconds else f"+{seconds * 1_000:.0f} ms"

@@ -15,6 +15,7 @@ from projections.records import EpisodeSummary, RefusalSummary, ServiceLevelReco
 from vigil.client import Client
 from vigil.client.actors import ActorRecord, ActorSummary, ExpectationSummary
 from vigil.client.episodes import EpisodeSpan
+from vigil.printing.columns import length
 from vigil.web.drawing.charts import sparkline
 from vigil.web.drawing.parts import (
     Cell,
@@ -315,13 +316,17 @@ UNSAID: Final = frozenset({"breaker", "service_level"})
 
 def _options(options: Mapping[str, object]) -> list[tuple[str, Node]]:
     return [
-        (
-            name.replace("_", " ").capitalize(),
-            said if isinstance(said, str) else code[json.dumps(said, ensure_ascii=False)],
-        )
+        _option(name, said)
         for name, said in options.items()
         if name not in UNSAID and said is not None
     ]
+
+
+def _option(name: str, said: object) -> tuple[str, Node]:
+    if name.endswith("_s") and isinstance(said, int | float):
+        name, said = name.removesuffix("_s"), length(said)
+    shown = said if isinstance(said, str) else code[json.dumps(said, ensure_ascii=False)]
+    return name.replace("_", " ").capitalize(), shown
 
 
 def _fired(episode: EpisodeSummary, asked: PageRequest) -> Node:

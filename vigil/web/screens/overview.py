@@ -12,7 +12,7 @@ from projections.records import CostSummary, EpisodeSummary, FindingSummary
 from vigil.client import Client
 from vigil.client.episodes import EpisodeSpan
 from vigil.client.stack.definitions import DefinitionMoment
-from vigil.client.stack.nodes import NodesView
+from vigil.client.stack.nodes import NodesView, StreamPosition
 from vigil.errors import ServerAway
 from vigil.web.drawing.charts import Bar, columns
 from vigil.web.drawing.parts import (
@@ -20,6 +20,7 @@ from vigil.web.drawing.parts import (
     count,
     facts,
     look,
+    many,
     money,
     nothing,
     pill,
@@ -59,9 +60,9 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     costs = await client.costs(by="all", since=asked.now - timedelta(days=1), limit=1)
     waiting = await client.count_inbox()
     try:
-        nodes = await client.nodes.read()
+        nodes, positions = await client.nodes.read(), await client.nodes.positions()
     except ServerAway:
-        nodes = None
+        nodes, positions = None, ()
     return Drawn(
         title="Overview",
         parts={
@@ -69,7 +70,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
             "chart": activity(spans, changes, since),
             "latest": lately(latest.items, asked, await read_queues(client, latest.items)),
             "findings": wrong(worst.items, asked),
-            "nodes": running_nodes(nodes, asked),
+            "nodes": running_nodes(nodes, positions, asked),
         },
         side=("findings", "nodes"),
     )
@@ -208,8 +209,10 @@ def wrong(findings: Sequence[FindingSummary], asked: PageRequest) -> Element:
     )
 
 
-def running_nodes(view: NodesView | None, asked: PageRequest) -> Element:
-    """Return the nodes, or that nobody knows of any."""
+def running_nodes(
+    view: NodesView | None, positions: Sequence[StreamPosition], asked: PageRequest
+) -> Element:
+    """Return the nodes and how far the rows are behind, or that nobody knows of any."""
     if view is None:
         return card("Nodes", p(".pad")["NATS is away, so nobody knows which nodes are up."])
     if not view.nodes:
@@ -233,7 +236,17 @@ def running_nodes(view: NodesView | None, asked: PageRequest) -> Element:
                 for each in view.nodes
             )
         ],
+        beside=a(href=place("nodes"))[lag(positions)],
     )
+
+
+def lag(positions: Sequence[StreamPosition]) -> str:
+    """Return how far the rows are behind the streams of commits, in words."""
+    stopped = [each.part for each in positions if each.trouble]
+    if stopped:
+        return f"rows of {', '.join(stopped)} stopped"
+    behind = sum(max(each.head - each.rows, 0) for each in positions if each.rows is not None)
+    return f"rows {many(behind, 'commit')} behind" if behind else "rows are current"
 
 
 SCREEN: Final = Screen(path="/", draw=draw, section="/", has_past=True)
