@@ -125,3 +125,11 @@ def test_a_node_is_a_link_that_is_called_by_its_name_and_its_state():
     assert 'href="/x"' in drawn
     assert 'aria-label="&lt;img src=x onerror=alert(1)&gt;, running"' in drawn
     assert HTML not in drawn
+
+
+def test_a_name_that_is_too_long_for_its_node_is_cut_and_whole_in_its_tooltip():
+    name = "web-1: disk 97% used, most of it /var/log/checkout.log"
+    drawn = str(graph([GraphNode("a", name, "high", "/")], [], "causes"))
+
+    assert ">web-1: disk 97% used,…</text>" in drawn
+    assert f"<title>{name}, high</title>" in drawn

@@ -43,6 +43,12 @@ WIDE: Final = 184.0
 """Width of a node; lengths are in pixels at 100 %."""
 
 TALL: Final = 46.0
+CHARS_MAX: Final = 22
+"""Letters of a name that fit into a node, as they are wide on average; the rest is its tooltip."""
+
+SMALL_CHARS_MAX: Final = 26
+"""The same of what stands below it."""
+
 GAP_ACROSS: Final = 56.0
 GAP_DOWN: Final = 18.0
 ROOM: Final = 10.0
@@ -419,12 +425,17 @@ def _box(node: GraphNode, middle: Point) -> Element:
             svg(x=f"{left + 11:.1f}", y=f"{middle.y - 7:.1f}", width="14", height="14")[
                 icon(drawn)
             ],
-            # An svg of its own cuts off a name that is too long.
+            # An svg of its own cuts off a name whose letters are wide.
             svg(x=f"{left + 32:.1f}", y=f"{top:.1f}", width=f"{inner:.0f}", height=f"{TALL:.0f}")[
-                text(x="0", y="20")[node.says], text(".sub", x="0", y="36")[node.below or state]
+                text(x="0", y="20")[_fitting(node.says, CHARS_MAX)],
+                text(".sub", x="0", y="36")[_fitting(node.below or state, SMALL_CHARS_MAX)],
             ],
         ]
     ]
+
+
+def _fitting(says: str, most: int) -> str:
+    return says if len(says) <= most else f"{says[: most - 1].rstrip()}…"
 
 
 def _drawn(way: Sequence[Point]) -> str:
