@@ -11310,4 +11310,16 @@ TABLE: Final[Sequence[Mutant]] = (
         uncaught,
         "tests/acceptance/test_accounts.py",
     ),
+    Mutant(
+        "away-log-told",
+        "console: a page says so while the log of its rows is away",
+        dropped,
+        "tests/web/test_away.py",
+    ),
+    Mutant(
+        "away-leads-to-no-login",
+        "console: who cannot be recognized for now is led to no login",
+        never,
+        "tests/web/test_away.py",
+    ),
 )

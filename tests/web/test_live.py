@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 from htpy import p
@@ -13,6 +14,8 @@ from vigil.errors import ServerAway
 from vigil.web import live
 from vigil.web.live import BEAT, GREETING, LivePages, message
 from vigil.web.screen import Drawn
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 class Rows:
@@ -40,7 +43,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def running(rows: Rows) -> AsyncIterator[LivePages]:
-    pages = LivePages(rows.read)
+    pages = LivePages(rows.read, now=lambda: NOON)
     looking = asyncio.create_task(pages.run())
     try:
         yield pages
@@ -118,7 +121,8 @@ async def test_a_server_that_is_away_is_told_and_so_is_its_return():
         await heard(watched)
 
         rows.away = "postgres is away"
-        assert await heard(watched) == message("postgres is away", event="away")
+        told = "postgres is away. Since 12:00:00 UTC nothing here moves; it goes on by itself."
+        assert await heard(watched) == message(told, event="away")
 
         rows.away = ""
         assert await heard(watched) == message("", event="away")

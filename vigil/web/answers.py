@@ -29,6 +29,11 @@ THEMES: Final = ("", "light", "dark")
 
 THEME_S: Final = 365 * 86_400
 
+RETRY_S: Final = 3
+"""How often a page that says that a server is away looks whether it is back, in seconds."""
+
+AWAY: Final = 503
+
 NOBODY: Final = Identity(name="", role=Role.VIEWER)
 
 
@@ -49,6 +54,7 @@ class Answers:
         says: str = "",
         asked: PageRequest | None = None,
         has_past: bool = False,
+        retry_s: int = 0,
     ) -> PageFrame:
         """Return what stands around a page."""
         theme = request.cookies.get(THEME, "")
@@ -66,6 +72,7 @@ class Answers:
             asked=asked,
             has_past=has_past,
             said=says or unquoted(request.cookies.get(SAID, "")),
+            retry_s=retry_s,
         )
 
     def page(self, frame: PageFrame, drawn: Drawn, *, status: int = 200) -> Response:
@@ -81,8 +88,12 @@ class Answers:
 
     def failed(self, request: Request, heading: str, says: str, *, status: int) -> Response:
         """Return a page that says what is wrong."""
-        drawn = Drawn(title=heading, parts={"why": p[says], "back": p[a(href="/")["Overview"]]})
-        return self.page(self.frame(request), drawn, status=status)
+        parts: dict[str, Node] = {"why": p[says], "back": p[a(href="/")["Overview"]]}
+        retry_s = RETRY_S if status == AWAY and request.method == "GET" else 0
+        if retry_s:
+            parts["again"] = p(".muted")[f"This page looks again every {retry_s} seconds."]
+        drawn = Drawn(title=heading, parts=parts)
+        return self.page(self.frame(request, retry_s=retry_s), drawn, status=status)
 
     def refused(self, request: Request, error: VigilError) -> Response:
         """Return a page that says why there is none."""
@@ -92,7 +103,7 @@ class Answers:
             case Mistake():
                 heading, status = "That cannot be", 400
             case ServerAway():
-                heading, status = "A server is away", 503
+                heading, status = "A server is away", AWAY
             case _:
                 heading, status = "That did not work", 409
         return self.failed(request, heading, str(error), status=status)
@@ -103,7 +114,8 @@ def _html(page: str, frame: PageFrame, status: int) -> Response:
     response.headers["content-security-policy"] = content_policy(frame.nonce)
     response.headers["cache-control"] = "no-cache, private"
     response.headers["vary"] = "accept, cookie"
-    response.delete_cookie(SAID)
+    if not frame.retry_s:  # What became of an order stays until there is a page again.
+        response.delete_cookie(SAID)
     return response
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.applications import Starlette
@@ -46,6 +47,7 @@ class Identified:
 
     def __init__(self, app: ASGIApp, *, client: Client, identify: Identify) -> None:
         self._app, self._client, self._identify = app, client, identify
+        self._away_since: datetime | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with who sends it."""
@@ -54,8 +56,10 @@ class Identified:
             state["client"], state["identity"], state["away"] = self._client, None, ""
             try:
                 state["identity"] = await self._identify(Request(scope))
+                self._away_since = None
             except VigilError as error:
-                state["away"] = str(error)
+                self._away_since = self._away_since or self._client.connections.clock.now()
+                state["away"], state["away_since"] = str(error), self._away_since
         await self._app(scope, receive, send)
 
 

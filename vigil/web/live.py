@@ -12,11 +12,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 import structlog
 
-from vigil.errors import VigilError
+from vigil.errors import VigilError, one_line
 from vigil.web.drawing.layout import parts_of
 from vigil.web.screen import Drawn
 
@@ -58,7 +59,8 @@ class WatchedPage:
     difference: bytes = b""
     """The event that sends those that differ from the version before."""
     trouble: str = ""
-    """Why it could not be drawn; empty: it could."""
+    """Why it could not be drawn, and since when; empty: it could."""
+    failing_since: datetime | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and replaced by another one, when there is a new version."""
 
@@ -66,9 +68,12 @@ class WatchedPage:
 class LivePages:
     """The watched pages of one console."""
 
-    def __init__(self, read_seq: Callable[[], Awaitable[int]]) -> None:
+    def __init__(
+        self, read_seq: Callable[[], Awaitable[int]], *, now: Callable[[], datetime]
+    ) -> None:
         """Make it; `read_seq` returns up to which sequence the rows are."""
-        self._read_seq = read_seq
+        self._read_seq, self._now = read_seq, now
+        self._away_since: datetime | None = None
         self._pages: dict[str, WatchedPage] = {}
         self._is_ending = asyncio.Event()
 
@@ -135,35 +140,43 @@ class LivePages:
         try:
             seq = await self._read_seq()
         except VigilError as error:
+            self._away_since = self._away_since or self._now()
             for each in self._pages.values():
-                _fail(each, str(error))
+                _fail(each, one_line(error), self._away_since)
             return -1
+        self._away_since = None
         for page in list(self._pages.values()):
             if seq != seen or page.seq != seq or page.trouble:
-                await _redraw(page, seq)
+                await self._redraw(page, seq)
         return seq
 
+    async def _redraw(self, page: WatchedPage, seq: int) -> None:
+        try:
+            drawn = await page.draw()
+        except VigilError as error:
+            _fail(page, one_line(error), self._now())
+            return
+        except Exception:  # guard: broken-screen-harms-no-other
+            log.exception("a watched page could not be drawn")
+            _fail(page, "this page cannot be drawn; the log of the console says why", self._now())
+            return
+        _draw(page, drawn, seq)
 
-async def _redraw(page: WatchedPage, seq: int) -> None:
-    try:
-        drawn = await page.draw()
-    except VigilError as error:
-        _fail(page, str(error))
-        return
-    except Exception:  # guard: broken-screen-harms-no-other
-        log.exception("a watched page could not be drawn")
-        _fail(page, "this page cannot be drawn; the log of the console says why")
-        return
+
+def _draw(page: WatchedPage, drawn: Drawn, seq: int) -> None:
     parts = {name: str(part) for name, part in parts_of(drawn).items()}
     changed = [text for name, text in parts.items() if page.parts.get(name) != text]
-    page.seq, page.trouble, page.parts = seq, "", parts
+    page.seq, page.trouble, page.parts, page.failing_since = seq, "", parts, None
     page.whole = message("".join(parts.values()), id=seq)
     page.difference = message("".join(changed), id=seq)
     page.version += 1
     _tell(page)
 
 
-def _fail(page: WatchedPage, trouble: str) -> None:
+def _fail(page: WatchedPage, why: str, since: datetime) -> None:
+    """Tell who watches why the page stands still, and since when, however often it fails."""
+    page.failing_since = page.failing_since or since
+    trouble = away_words(why, page.failing_since)
     if page.trouble != trouble:
         page.trouble = trouble
         _tell(page)
@@ -172,6 +185,11 @@ def _fail(page: WatchedPage, trouble: str) -> None:
 def _tell(page: WatchedPage) -> None:
     moved, page.moved = page.moved, asyncio.Event()
     moved.set()
+
+
+def away_words(why: str, since: datetime) -> str:
+    """Return what a page says that stands still."""
+    return f"{why}. Since {since:%H:%M:%S} UTC nothing here moves; it goes on by itself."
 
 
 def message(text: str, *, id: int | None = None, event: str = "") -> bytes:

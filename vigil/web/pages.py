@@ -23,12 +23,12 @@ from starlette.routing import BaseRoute, Route
 
 from engine.people.identity import Identity, Role
 from vigil.client import Client
-from vigil.errors import Mistake, VigilError
+from vigil.errors import Mistake, ServerAway, VigilError, one_line
 from vigil.web.answers import Answers
 from vigil.web.forms import read_form
-from vigil.web.live import LivePages
+from vigil.web.live import GREETING, LivePages, away_words, message
 from vigil.web.past import AGO, PAST_S, time_of
-from vigil.web.positions import NOWHERE, count_waiting, read_position
+from vigil.web.positions import NOWHERE, count_waiting, read_number, read_position
 from vigil.web.screen import AT, Drawn, PageRequest, Screen, address
 from vigil.web.table import SCREENS
 
@@ -38,12 +38,16 @@ STREAM: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 """The headers of what a page tells while it is watched: no proxy keeps any of it back."""
 
 
+ASK_AGAIN_S: Final = 3.0
+"""After what time who watches asks again while nobody can be recognized, in seconds."""
+
+
 class Pages:
     """The screens of one stack."""
 
     def __init__(self, client: Client, answers: Answers) -> None:
         self.client, self.answers = client, answers
-        self.live = LivePages(self._read_number)
+        self.live = LivePages(partial(read_number, client), now=client.connections.clock.now)
 
     def routes(self) -> list[BaseRoute]:
         """Return the addresses of all screens."""
@@ -64,11 +68,10 @@ class Pages:
             yield
             self.live.end()
 
-    async def _read_number(self) -> int:
-        return (await read_position(self.client)).number
-
     async def _shown(self, screen: Screen, request: Request) -> Response:
         identity = request.state.identity
+        if request.state.away:  # guard: away-leads-to-no-login
+            return self._away(request)
         if not isinstance(identity, Identity):
             there = address(request.url.path, **dict(request.query_params))
             return RedirectResponse(address("/login", to=there), status_code=303)
@@ -137,6 +140,19 @@ class Pages:
             after=int(after) if after.isdecimal() else 0,
         )
         return StreamingResponse(stream, media_type=EVENTS, headers=STREAM)
+
+    def _away(self, request: Request) -> Response:
+        """Tell that nobody can be recognized for now; who watches asks again."""
+        error = ServerAway(request.state.away)
+        if EVENTS not in request.headers.get("accept", ""):
+            return self.answers.refused(request, error)
+        says = away_words(one_line(error), request.state.away_since)
+
+        async def told_once() -> AsyncIterator[bytes]:
+            yield GREETING + message(says, event="away")
+            await self.client.connections.clock.sleep(ASK_AGAIN_S)
+
+        return StreamingResponse(told_once(), media_type=EVENTS, headers=STREAM)
 
     async def _drawn_now(self, screen: Screen, asked: PageRequest) -> Drawn:
         now = self.client.connections.clock.now()

@@ -40,6 +40,16 @@ async def read_position(client: Client) -> RowsPosition:
     return RowsPosition(sum(found.values()), says)
 
 
+async def read_number(client: Client) -> int:
+    """Return how far the rows are, as long as both servers answer.
+
+    While the log is away the rows stand still, and whoever watches them has to be told why.
+    """
+    async with client.connections.log(is_reading=True) as ports:
+        await ports.log.head(Stream.JOURNAL)  # guard: away-log-told
+    return (await read_position(client)).number
+
+
 async def wait_shown(client: Client) -> None:
     """Return once the rows show all that is on the log now, so that people see what they did.
 

@@ -83,7 +83,7 @@ class Link:
     def session(self) -> Session:
         """The session that is open now. Raises `Unavailable` when none is."""
         if self._session is None or self._session.ended.is_set():
-            raise Unavailable("the server", detail="not connected")
+            raise Unavailable("NATS", detail="not connected")
         return self._session
 
     def unique(self) -> str:

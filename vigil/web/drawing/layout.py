@@ -91,6 +91,9 @@ class PageFrame:
     has_past: bool = False
     """Whether the page is as it was at that time."""
 
+    retry_s: int = 0
+    """How often a browser is to load the page anew, in seconds; 0: it is not to."""
+
     def to(self, path: str) -> str:
         """Return the address of another page, at the same time."""
         return path if self.asked is None else self.asked.to(path)
@@ -125,6 +128,7 @@ def page(frame: PageFrame, drawn: Drawn) -> Element:
             title[f"{drawn.title} · {frame.stack} · Vigil"],
             link(rel="icon", type="image/svg+xml", href=frame.assets["icon.svg"]),
             link(rel="stylesheet", href=frame.assets["console.css"]),
+            frame.retry_s and meta(http_equiv="refresh", content=str(frame.retry_s)),
             frame.live and noscript[meta(http_equiv="refresh", content=str(RELOAD_S))],
             script(src=frame.assets["console.js"], nonce=frame.nonce, defer=True),
         ],

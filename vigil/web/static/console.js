@@ -2,7 +2,7 @@
 // keys. Every page works without it.
 (() => {
   'use strict';
-  const HIDDEN_S = 10, SILENT_S = 20, WAIT_MS = [500, 5000], SEND_MS = 15000, TICK_MS = 10000;
+  const HIDDEN_S = 10, SILENT_S = 20, WAIT_MS = [500, 5000], SEND_MS = 15000, TOLD_TRIES = 2, TICK_MS = 10000;
   const policy = window.trustedTypes?.createPolicy('vigil', { createHTML: text => text });
   const parse = text => new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, 'text/html');
   const by = id => document.getElementById(id);
@@ -49,21 +49,23 @@
   const WORDS = { live: 'Live', waiting: 'Reconnecting…', paused: 'Paused', away: 'Not up to date', static: 'Not live' };
   const state = now => { for (const node of document.querySelectorAll('.live')) { node.dataset.state = now; node.textContent = WORDS[now]; } };
   if (main) {
-    let source, last = +main.dataset.seq, tries = 0, timer, silent, hidden, isPaused = false;
+    let source, last = +main.dataset.seq, tries = 0, lost = null, timer, silent, hidden, isPaused = false;
     const stop = () => { clearTimeout(timer); clearTimeout(silent); source?.close(); source = null; };
     const alive = () => { clearTimeout(silent); silent = setTimeout(again, SILENT_S * 1000); };
     const again = () => {                       // The browser itself gives up at a 502.
-      stop(); state('waiting');
+      stop(); state('waiting'); lost ??= new Date();
+      if (tries >= TOLD_TRIES && by('away').hidden) note(`The console does not answer. Since ${lost.toISOString().slice(11, 19)} UTC nothing here moves; it goes on by itself.`);
       timer = setTimeout(start, Math.min(WAIT_MS[1], WAIT_MS[0] * 2 ** tries++) * (.7 + .6 * Math.random()));
     };
-    const away = text => { const note = by('away'); note.textContent = text; note.hidden = !text; if (text) state('away'); };
+    const note = text => { const line = by('away'); line.textContent = text; line.hidden = !text; };
+    const away = text => { note(text); state(text ? 'away' : 'live'); };
     const start = () => {
       stop(); if (document.hidden || isPaused) return state('paused');
       const address = new URL(main.dataset.live, location.href); address.searchParams.set('seq', last);
       source = new EventSource(address); alive();
-      source.onopen = () => { tries = 0; state('live'); alive(); };
+      source.onopen = () => { if (lost) { lost = null; note(''); } tries = 0; state('live'); alive(); };
       source.onmessage = event => {
-        last = +event.lastEventId; away(''); state('live'); alive(); show(parse(event.data)); tick();
+        last = +event.lastEventId; away(''); alive(); show(parse(event.data)); tick();
       };
       source.addEventListener('away', event => { away(event.data); alive(); });
       source.addEventListener('ping', alive);
@@ -108,8 +110,8 @@
       if (to === null) throw Error(`the server answered ${answer.status}`);
       const there = new URL(to, location.href);
       if (there.pathname !== location.pathname) { location.assign(there); return; }
-      const doc = parse(await (await fetch(there, { signal })).text());
-      show(doc);
+      const page = await fetch(there, { signal }), doc = parse(await page.text());
+      if (page.ok) show(doc);                   // A form stays as it is while there is no page to show.
       say(doc.getElementById('say')?.textContent || '');
     } catch (error) {
       say(`Not sent: ${error.message || error}. Try again.`);
