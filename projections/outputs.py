@@ -77,6 +77,17 @@ _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
 }
 
 
+def status_after(event: _Shown) -> OutputStatus:
+    """Return the status that an output has after an event."""
+    match event:
+        case OutputProposed(approval=Approval()) | OutputRetried(approval=Approval()):
+            return OutputStatus.AWAITING_APPROVAL
+        case OutputProposed():
+            return OutputStatus.PROPOSED
+        case _:
+            return _STATUSES[type(event)]
+
+
 class OutputHappened(Row, kw_only=True):
     """One row of `sql/record_output_events.sql`."""
 
@@ -95,6 +106,8 @@ class OutputHappened(Row, kw_only=True):
     error_detail: str | None = None
     next_attempt_at: datetime | None = None
     delivered_ref: str | None = None
+    status: str
+    """Of the output, from then on."""
 
 
 def happened(
@@ -107,6 +120,7 @@ def happened(
         event_no=event_no,
         kind=kind_of(type(event)),
         at=at,
+        status=status_after(event).value,
     )
     _tell(row, event)
     return row
@@ -231,7 +245,7 @@ def _proposed(event: OutputProposed, *, output_key: str, seq: int, at: datetime)
     row = Proposed(
         output_key=output_key,
         journal_seq=seq,
-        status=OutputStatus.PROPOSED.value,
+        status=status_after(event).value,
         proposal_no=event.proposal_no,
         episode_id=uuid_or_none(event.episode_id),
         actor_id=event.actor_id,
@@ -247,7 +261,7 @@ def _proposed(event: OutputProposed, *, output_key: str, seq: int, at: datetime)
 
 
 def _ask(row: Proposed, approval: Approval, *, at: datetime) -> None:
-    row.status, row.asked_at = OutputStatus.AWAITING_APPROVAL.value, at
+    row.asked_at = at
     row.payload_hash = approval.plan_hash
     row.summary = approval.summary or None
     row.approvers = approval.approvers
@@ -258,7 +272,7 @@ def _ask(row: Proposed, approval: Approval, *, at: datetime) -> None:
 
 
 def _move(row: Progress, event: _Later, *, at: datetime) -> None:
-    row.status = _STATUSES[type(event)].value
+    row.status = status_after(event).value
     # guard: retried-output-no-old-error
     row.next_attempt_at = row.error_class = row.error_detail = None
     match event:
@@ -311,7 +325,7 @@ def _fail(row: Progress, event: OutputPostponed | OutputFailed, *, at: datetime)
 
 
 def _ask_again(row: Progress, asked: Approval, *, at: datetime) -> None:
-    row.status, row.asked_at = OutputStatus.AWAITING_APPROVAL.value, at
+    row.asked_at = at
     row.expires_at, row.payload_hash = asked.expires_at, asked.plan_hash
     row.approved_by = ()
     # guard: asked-again-undecided

@@ -327,6 +327,8 @@ class OutputEventRow(RowRecord, frozen=True, kw_only=True):
     error_detail: str | None
     next_attempt_at: datetime | None
     delivered_ref: str | None
+    status: str | None
+    """The output's status from then on."""
 
 
 class OutputRecord(OutputSummary, frozen=True, kw_only=True):
@@ -368,12 +370,13 @@ class WorkflowSummary(RowRecord, frozen=True, kw_only=True):
     error_detail: str | None
     failed_step: str | None
     started_at: datetime
-    updated_at: datetime
+    updated_at: datetime | None
+    """None: in a list of the past, of one that has changed since."""
     finished_at: datetime | None
     budget_usd: Decimal | None
     """US dollars; None: any sum."""
-    spent_usd: Decimal
-    """What its ended steps have spent, in US dollars."""
+    spent_usd: Decimal | None
+    """What its ended steps have spent, in US dollars; None as of `updated_at`."""
 
 
 class WorkflowItem(RowRecord, frozen=True, kw_only=True):
@@ -382,7 +385,8 @@ class WorkflowItem(RowRecord, frozen=True, kw_only=True):
     step_id: str
     item: int
     status: str
-    attempts: int
+    attempts: int | None
+    """None: at a time past, of one that was tried again since."""
     episode_id: UUID | None
     input: object
     result: object
@@ -430,12 +434,13 @@ class WorkflowRecord(RowRecord, frozen=True, kw_only=True):
     cancel_reason: str | None
     not_undone: list[str] | None
     started_at: datetime
-    updated_at: datetime
+    updated_at: datetime | None
+    """None: at a time past, of one that has changed since."""
     finished_at: datetime | None
     budget_usd: Decimal | None
     """US dollars; None: any sum."""
-    spent_usd: Decimal
-    """What its ended steps have spent, in US dollars."""
+    spent_usd: Decimal | None
+    """What its ended steps have spent, in US dollars; None as of `updated_at`."""
     items: list[WorkflowItem]
 
 

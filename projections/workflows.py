@@ -131,6 +131,10 @@ class ItemProgress(Row, kw_only=True):
     resumed_at: datetime | None = None
     compensation_status: str | None = None
     compensation_episode_id: str | None = None
+    compensation_begun_at: datetime | None = None
+    compensation_ended_at: datetime | None = None
+    begun_at: datetime | None = None
+    """When its first attempt began; a row that has it keeps it."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     """As `error_class`: None says that it is not over."""
@@ -140,6 +144,7 @@ class PlacedItem(ItemProgress, kw_only=True):
     """One row of `sql/place_workflow_steps.sql`: an item, and what is known to have followed."""
 
     input: msgspec.Raw | None = None
+    placed_at: datetime
 
 
 class ResumedItems(Row, kw_only=True):
@@ -169,14 +174,14 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
     """Put into `row` what `event`, decided `at` a time, makes of the item."""
     match event:
         case CompensationBegun():
-            row.compensation_status = "running"
+            row.compensation_status, row.compensation_begun_at = "running", at
             row.compensation_episode_id = uuid_or_none(event.episode_id)
         case CompensationEnded():
-            row.compensation_status = event.outcome.value
+            row.compensation_status, row.compensation_ended_at = event.outcome.value, at
         case StepBegun():
             _settle(row, StepStatus.RUNNING)
             row.attempts, row.episode_id = event.attempt, uuid_or_none(event.episode_id)
-            row.started_at = at
+            row.started_at, row.begun_at = at, row.begun_at or at
         case StepEnded():
             _settle(row, StepStatus(event.outcome.value))
             row.error_class, row.error_detail = (
@@ -250,6 +255,9 @@ class InstanceProgress(Row, kw_only=True):
     not_undone: tuple[str, ...] | None = None
     finished_at: datetime | None = None
     spent_usd: Decimal | None = None
+    stopping_at: datetime | None = None
+    compensating_at: datetime | None = None
+    """As `stopping_at`, the first time; a row that has it keeps it."""
 
 
 class BegunInstance(InstanceProgress, kw_only=True):
@@ -342,7 +350,7 @@ class WorkflowFold:
             budget_usd=event.budget_usd or None,
         )
         for step in event.spec.steps:
-            self._place(step.id, 0, seq=seq).status = StepStatus.PENDING.value
+            self._place(step.id, 0, seq=seq, at=at).status = StepStatus.PENDING.value
 
     def _advance(self, event: WorkflowEvent, *, seq: int, at: datetime) -> None:
         row = self._row
@@ -353,13 +361,16 @@ class WorkflowFold:
         match event:
             case WorkflowAborted():
                 row.status = WorkflowStatus.STOPPING.value
+                row.stopping_at = row.stopping_at or at
                 row.error_class, row.error_detail = event.error_class, event.error_detail or None
                 row.failed_step = event.step or None
             case WorkflowCancelAsked():
                 row.status = WorkflowStatus.STOPPING.value
+                row.stopping_at = row.stopping_at or at
                 row.canceled_by, row.cancel_reason = event.by, event.reason or None
             case CompensationBegun():
                 row.status = WorkflowStatus.COMPENSATING.value
+                row.compensating_at = row.compensating_at or at
             case StepEnded() | CompensationEnded():
                 row.spent_usd = event.spent_usd
             case WorkflowFinished():
@@ -371,10 +382,10 @@ class WorkflowFold:
     def _prepare(self, event: StepPrepared, *, seq: int, at: datetime) -> None:
         """Place the items of a step; one that has none is over at once."""
         for number, given in enumerate(event.inputs):
-            row = self._place(event.step, number, seq=seq)
+            row = self._place(event.step, number, seq=seq, at=at)
             row.status, row.input = StepStatus.PENDING.value, given
         if not event.inputs:
-            row = self._place(event.step, 0, seq=seq)
+            row = self._place(event.step, 0, seq=seq, at=at)
             row.status, row.finished_at = StepStatus.DONE.value, at
 
     def _resume(self, event: WorkflowResumed, *, seq: int, at: datetime) -> None:
@@ -414,12 +425,18 @@ class WorkflowFold:
         row.journal_seq = seq
         move(row, event, at=at)
 
-    def _place(self, step: str, number: int, *, seq: int) -> PlacedItem:
+    def _place(self, step: str, number: int, *, seq: int, at: datetime) -> PlacedItem:
         """Return the row of an item from its beginning, with people's decisions about it."""
         before = self._items.get((step, number))
         placed = PlacedItem(
-            instance_id=self._instance_id, step_id=key(step), item=number, journal_seq=seq
+            instance_id=self._instance_id,
+            step_id=key(step),
+            item=number,
+            journal_seq=seq,
+            placed_at=at,
         )
+        if isinstance(before, PlacedItem):
+            placed.placed_at = before.placed_at
         if before is not None:
             placed.plan_hash, placed.summary = before.plan_hash, before.summary
             placed.approvers, placed.expires_at = before.approvers, before.expires_at

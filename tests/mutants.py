@@ -10082,6 +10082,30 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_past.py",
     ),
     Mutant(
+        "past-output-no-later-event",
+        "the past: an output is as its newest event by then says",
+        instead("<= outputs_at.at", "IS NOT NULL"),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
+        "unplaced-item-not-in-past",
+        "the past: an item of a step that was placed later was not there",
+        instead("<= workflow_steps_at.at", "IS NOT NULL"),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
+        "unbegun-instance-not-in-past",
+        "the past: an instance that began later was not there",
+        instead("<= workflows_at.at", "IS NOT NULL"),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
+        "instance-then-by-journal",
+        "the past: an instance is as its journal was then",
+        gives("fold_instance(records)"),
+        "tests/client/test_workflows.py",
+    ),
+    Mutant(
         "future-has-no-list",
         "client: no list is of a time that is yet to come",
         never,
@@ -11284,6 +11308,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "past-is-only-looked-at",
         "console: a page in the past has no form that orders",
         gives("identity.role"),
+        "tests/web/screens/test_past.py",
+    ),
+    Mutant(
+        "ages-as-of-the-page",
+        "console: ages on a page of the past are as of then",
+        gives("now"),
         "tests/web/screens/test_past.py",
     ),
     Mutant(

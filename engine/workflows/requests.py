@@ -7,6 +7,7 @@ checks again: another request may be faster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, Literal
 from uuid import uuid4
 
@@ -191,11 +192,16 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
     )
 
 
-async def read_instance(ports: Ports, instance_id: str) -> Instance:
-    """Return an instance by its journal; `NotOnJournal` if there is none of this id."""
+async def read_instance(ports: Ports, instance_id: str, *, at: datetime | None = None) -> Instance:
+    """Return an instance by its journal; `NotOnJournal` if there is none of this id.
+
+    With `at`, as it was then: by what its journal had.
+    """
     subject = ports.stack.workflow(instance_id)
     # guard: workflow-refused-by-leader
-    instance = fold_instance(await read_current(ports.log, _CLOCK, subject))
+    records = await read_current(ports.log, _CLOCK, subject)
+    # guard: instance-then-by-journal
+    instance = fold_instance(each for each in records if at is None or each.commit.at <= at)
     if instance.started is None:
         raise NotOnJournal("there is no such instance")
     return instance

@@ -199,6 +199,27 @@ async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None
     return _only(await _rows(pool, "show_episode", stack.name, episode_id))
 
 
+async def show_episode_at(
+    pool: Pool, stack: Stack, episode_id: UUID, *, at: datetime
+) -> Row | None:
+    """Return one episode as it was at a time, or None: it was not opened yet.
+
+    Columns that only its end has set are None if it had not ended; those of its use are, too, where
+    nobody knows any more, as the function `episodes_at` of the schema says.
+    """
+    found = await show_episode(pool, stack, episode_id)
+    then = _only(await _rows(pool, "show_episode_at", stack.name, episode_id, at))
+    if found is None or then is None:
+        return None
+    is_over = then["finished_at"] is not None
+    unset = {} if is_over else dict.fromkeys(SET_BY_END)
+    return {**found, **unset, **then}
+
+
+SET_BY_END: Final = ("classification", "outputs", "would_raise", "would_send", "level_outcome")
+"""Columns of an episode that its end sets, and that lists lack."""
+
+
 async def list_letter_keys(pool: Pool, stack: Stack, *, beginning: str, limit: int) -> list[str]:
     """Return the keys of dead letters that begin so, in order."""
     rows = await _rows(pool, "list_letter_keys", stack.name, beginning, limit)
@@ -242,12 +263,34 @@ async def list_children(
     return await _rows(pool, "list_children", stack.name, episode_id, levels, limit)
 
 
-async def list_timeline(
-    pool: Pool, stack: Stack, episode_id: UUID, *, past: Row | None = None, limit: int = ROWS_MAX
+async def list_children_at(
+    pool: Pool,
+    stack: Stack,
+    episode_id: UUID,
+    *,
+    at: datetime,
+    levels: int,
+    limit: int = ROWS_MAX,
 ) -> list[Row]:
-    """Return all that an episode did, in order; with `past`, a row of it, what follows that."""
+    """Return the same as they were at a time, of those that there were then."""
+    return await _rows(pool, "list_children_at", stack.name, episode_id, levels, limit, at)
+
+
+async def list_timeline(
+    pool: Pool,
+    stack: Stack,
+    episode_id: UUID,
+    *,
+    at: datetime | None = None,
+    past: Row | None = None,
+    limit: int = ROWS_MAX,
+) -> list[Row]:
+    """Return all that an episode did, in order; with `past`, a row of it, what follows that.
+
+    With `at`, only what had happened by then.
+    """
     place = _place(past, "position")
-    return await _rows(pool, "list_timeline", stack.name, episode_id, limit, *place)
+    return await _rows(pool, "list_timeline", stack.name, episode_id, limit, *place, at)
 
 
 async def list_log_lines(
@@ -268,6 +311,19 @@ async def list_log_lines(
 async def show_block(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
     """Return what an episode waits for, or waited for last, with its answer; None: nothing yet."""
     return _only(await _rows(pool, "show_block", stack.name, episode_id))
+
+
+async def show_block_at(pool: Pool, stack: Stack, episode_id: UUID, *, at: datetime) -> Row | None:
+    """Return what an episode waited for at a time, without what is known of its answer."""
+    block = _only(await _rows(pool, "show_block_at", stack.name, episode_id, at))
+    return block and block | dict.fromkeys(SET_BY_ANSWER)
+
+
+SET_BY_ANSWER: Final = (
+    *("resolution", "resolved_by", "resolved_reason", "decision_id", "resolved_at"),
+    *("edited_hash", "acting_episode_id"),
+)
+"""Columns of what an episode waits for that the answer sets."""
 
 
 async def list_definition_changes(pool: Pool, stack: Stack, *, since: datetime) -> list[Row]:
@@ -377,12 +433,20 @@ async def count_active_findings_at(pool: Pool, stack: Stack, *, at: datetime) ->
     return await _counted(pool, "count_active_findings_at", stack, at)
 
 
-async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:
-    """Return the latest raise of a finding, and under `history` what happened to it."""
-    finding = _only(await _rows(pool, "show_finding", stack.name, key))
+async def show_finding(
+    pool: Pool, stack: Stack, key: str, *, at: datetime | None = None
+) -> Row | None:
+    """Return the latest raise of a finding, and under `history` what happened to it.
+
+    With `at`, as it was then; None: it was not raised yet.
+    """
+    if at is None:
+        finding = _only(await _rows(pool, "show_finding", stack.name, key))
+    else:
+        finding = _only(await _rows(pool, "show_finding_at", stack.name, key, at))
     if finding is None:
         return None
-    history = await _rows(pool, "list_finding_events", stack.name, key, ROWS_MAX)
+    history = await _rows(pool, "list_finding_events", stack.name, key, ROWS_MAX, at)
     return finding | {"history": history}
 
 
@@ -477,13 +541,46 @@ async def count_workflows(
     return await _counted(pool, "count_workflows", stack, workflow)
 
 
-async def show_workflow(pool: Pool, stack: Stack, instance_id: UUID) -> Row | None:
-    """Return one instance, and under `items` those of its steps, as far as they are known."""
-    instance = _only(await _rows(pool, "show_workflow", stack.name, instance_id))
+async def list_workflows_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    status: OneOrMore | None = None,
+    workflow: str | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return the instances that had begun by a time, as they were then: the latest begun first.
+
+    None where nobody knows any more, as the function `workflows_at` of the schema says.
+    """
+    place = _place(past, "started_at", "instance_id")
+    said = (at, _several(status), workflow)
+    return await _listed(pool, "list_workflows_at", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_workflows_at(
+    pool: Pool, stack: Stack, *, at: datetime, workflow: str | None = None
+) -> dict[str, int]:
+    """Return status → how many instances had it at a time."""
+    return await _counted(pool, "count_workflows_at", stack, at, workflow)
+
+
+async def show_workflow(
+    pool: Pool, stack: Stack, instance_id: UUID, *, at: datetime | None = None
+) -> Row | None:
+    """Return one instance, and under `items` those of its steps, as far as they are known.
+
+    With `at`, as it was then; None: it had not begun.
+    """
+    when, suffix = ((), "") if at is None else ((at,), "_at")
+    instance = _only(await _rows(pool, f"show_workflow{suffix}", stack.name, instance_id, *when))
     if instance is None:
         return None
-    items = await _rows(pool, "list_workflow_steps", stack.name, instance_id, ROWS_MAX)
-    return instance | {"items": items}
+    said = (stack.name, instance_id, *when, ROWS_MAX)
+    return instance | {"items": await _rows(pool, f"list_workflow_steps{suffix}", *said)}
 
 
 async def list_outputs(
@@ -516,19 +613,66 @@ async def count_outputs(
     return await _counted(pool, "count_outputs", stack, _several(actor), adapter, episode_id)
 
 
-async def show_output(pool: Pool, stack: Stack, key: str) -> Row | None:
-    """Return one output as it was last proposed, and under `history` what happened to it."""
-    output = _only(await _rows(pool, "show_output", stack.name, key))
+async def list_outputs_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    status: OneOrMore | None = None,
+    actor: OneOrMore | None = None,
+    adapter: str | None = None,
+    episode_id: UUID | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return the outputs that there were at a time, as they were then: the latest proposed first.
+
+    None where nobody knows any more, as the function `outputs_at` of the schema says.
+    """
+    place = _place(past, "created_at", "output_key")
+    said = (at, _several(status), _several(actor), adapter, episode_id)
+    return await _listed(pool, "list_outputs_at", stack, *said, *place, limit, reverse=reverse)
+
+
+async def count_outputs_at(
+    pool: Pool,
+    stack: Stack,
+    *,
+    at: datetime,
+    actor: OneOrMore | None = None,
+    adapter: str | None = None,
+    episode_id: UUID | None = None,
+) -> dict[str, int]:
+    """Return status → how many outputs had it at a time."""
+    said = (at, _several(actor), adapter, episode_id)
+    return await _counted(pool, "count_outputs_at", stack, *said)
+
+
+async def show_output(
+    pool: Pool, stack: Stack, key: str, *, at: datetime | None = None
+) -> Row | None:
+    """Return one output as it was last proposed, and under `history` what happened to it.
+
+    With `at`, as it was then; None: it was not proposed yet.
+    """
+    if at is None:
+        output = _only(await _rows(pool, "show_output", stack.name, key))
+    else:
+        output = _only(await _rows(pool, "show_output_at", stack.name, key, at))
     if output is None:
         return None
-    return output | {"history": await list_output_events(pool, stack, key)}
+    return output | {"history": await list_output_events(pool, stack, key, at=at)}
 
 
 async def list_output_events(
-    pool: Pool, stack: Stack, key: str, *, limit: int = ROWS_MAX
+    pool: Pool, stack: Stack, key: str, *, at: datetime | None = None, limit: int = ROWS_MAX
 ) -> list[Row]:
-    """Return what happened to one output, over all its proposals: the latest first."""
-    return await _rows(pool, "list_output_events", stack.name, key, limit)
+    """Return what happened to one output, over all its proposals: the latest first.
+
+    With `at`, only what had happened by then.
+    """
+    return await _rows(pool, "list_output_events", stack.name, key, limit, at)
 
 
 async def list_inbox(

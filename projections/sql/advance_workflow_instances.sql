@@ -11,10 +11,13 @@ UPDATE workflow_instances AS instance SET
     cancel_reason = coalesce(advance.cancel_reason, instance.cancel_reason),
     not_undone = coalesce(advance.not_undone, instance.not_undone),
     finished_at = coalesce(advance.finished_at, instance.finished_at),
-    spent_usd = coalesce(advance.spent_usd, instance.spent_usd)
+    spent_usd = coalesce(advance.spent_usd, instance.spent_usd),
+    stopping_at = coalesce(instance.stopping_at, advance.stopping_at),
+    compensating_at = coalesce(instance.compensating_at, advance.compensating_at)
 FROM json_to_recordset($2::json) AS advance (
     instance_id uuid, journal_seq bigint, updated_at timestamptz, status text, error_class text,
     error_detail text, failed_step text, canceled_by text, cancel_reason text, not_undone text[],
-    finished_at timestamptz, spent_usd numeric
+    finished_at timestamptz, spent_usd numeric, stopping_at timestamptz,
+    compensating_at timestamptz
 )
 WHERE instance.stack = $1 AND instance.instance_id = advance.instance_id

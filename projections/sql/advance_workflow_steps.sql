@@ -33,7 +33,14 @@ UPDATE workflow_steps AS step SET
     compensation_episode_id = coalesce(
         advance.compensation_episode_id, step.compensation_episode_id
     ),
+    compensation_begun_at = coalesce(
+        advance.compensation_begun_at, step.compensation_begun_at
+    ),
+    compensation_ended_at = coalesce(
+        advance.compensation_ended_at, step.compensation_ended_at
+    ),
     started_at = coalesce(advance.started_at, step.started_at),
+    begun_at = coalesce(step.begun_at, advance.begun_at),
     finished_at = CASE
         WHEN advance.status IS NULL THEN step.finished_at ELSE advance.finished_at
     END
@@ -44,7 +51,8 @@ FROM json_to_recordset($2::json) AS advance (
     decided_by text, decided_reason text, compensation_status text, compensation_episode_id uuid,
     started_at timestamptz, finished_at timestamptz, reused_episode_id uuid,
     edited_hash text, decided_at timestamptz, paused_at timestamptz, resumed_at timestamptz,
-    quorum bigint, barred text, approved_by text[]
+    quorum bigint, barred text, approved_by text[], begun_at timestamptz,
+    compensation_begun_at timestamptz, compensation_ended_at timestamptz
 )
 WHERE step.stack = $1 AND step.instance_id = advance.instance_id
     AND step.step_id = advance.step_id AND step.item = advance.item

@@ -6,14 +6,16 @@ INSERT INTO workflow_steps AS step (
     error_class, error_detail, retry_at, plan_hash, summary, approvers, asked_at, expires_at,
     decided_by, decided_reason, compensation_status, compensation_episode_id, started_at,
     finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at,
-    quorum, barred, approved_by
+    quorum, barred, approved_by, placed_at, begun_at, compensation_begun_at,
+    compensation_ended_at
 )
 SELECT
     $1, instance_id, step_id, item, journal_seq, status, coalesce(attempts, 0), episode_id, input,
     result, error_class, error_detail, retry_at, plan_hash, summary, coalesce(approvers, '{}'),
     asked_at, expires_at, decided_by, decided_reason, compensation_status, compensation_episode_id,
     started_at, finished_at, reused_episode_id, edited_hash, decided_at, paused_at, resumed_at,
-    coalesce(quorum, 1), barred, coalesce(approved_by, '{}')
+    coalesce(quorum, 1), barred, coalesce(approved_by, '{}'), placed_at, begun_at,
+    compensation_begun_at, compensation_ended_at
 FROM json_to_recordset($2::json) AS placed (
     instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
     episode_id uuid, input jsonb, result jsonb, error_class text, error_detail text,
@@ -22,7 +24,8 @@ FROM json_to_recordset($2::json) AS placed (
     compensation_episode_id uuid, started_at timestamptz, finished_at timestamptz,
     reused_episode_id uuid, edited_hash text, decided_at timestamptz, paused_at timestamptz,
     resumed_at timestamptz,
-    quorum bigint, barred text, approved_by text[]
+    quorum bigint, barred text, approved_by text[], placed_at timestamptz, begun_at timestamptz,
+    compensation_begun_at timestamptz, compensation_ended_at timestamptz
 )
 ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -56,4 +59,8 @@ ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     compensation_episode_id = excluded.compensation_episode_id,
     started_at = excluded.started_at,
     finished_at = excluded.finished_at,
-    reused_episode_id = excluded.reused_episode_id
+    reused_episode_id = excluded.reused_episode_id,
+    placed_at = least(step.placed_at, excluded.placed_at),
+    begun_at = excluded.begun_at,
+    compensation_begun_at = excluded.compensation_begun_at,
+    compensation_ended_at = excluded.compensation_ended_at

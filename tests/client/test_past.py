@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -10,7 +11,7 @@ from streams.clock import SystemClock
 from streams.model.events import ActorPaused, ActorResumed
 from tests.projections import lives
 from tests.projections.lives import write_events
-from vigil.errors import Mistake
+from vigil.errors import Mistake, NotFound
 
 HOUR = timedelta(hours=1)
 
@@ -22,6 +23,16 @@ CALLS = {
     "active findings": lambda client, at: client.findings.count_active(at=at),
     "inbox": lambda client, at: client.inbox(at=at),
     "inbox counts": lambda client, at: client.count_inbox(at=at),
+    "outputs": lambda client, at: client.outputs.list(at=at),
+    "output counts": lambda client, at: client.outputs.count(at=at),
+    "an output": lambda client, at: client.outputs.get("mail:1", at=at),
+    "instances": lambda client, at: client.workflows.list(at=at),
+    "instance counts": lambda client, at: client.workflows.count(at=at),
+    "an instance": lambda client, at: client.workflows.get(UUID(int=1), at=at),
+    "the journal of an instance": lambda client, at: client.workflows.read(UUID(int=1), at=at),
+    "a finding": lambda client, at: client.findings.get("disk", at=at),
+    "an episode": lambda client, at: client.episodes.describe(UUID(int=1), at=at),
+    "a timeline": lambda client, at: client.episodes.timeline(UUID(int=1), at=at),
     "orders": lambda client, at: client.orders.list(at=at),
     "order counts": lambda client, at: client.orders.count(at=at),
 }
@@ -57,6 +68,30 @@ async def test_an_episode_is_as_it_was(client, pool, began):
 
     assert [await then(hours) for hours in (-1, 0, 1, 2)] == [[], ["queued"], ["running"], ["done"]]
     assert await client.episodes.count(at=began + HOUR) == {"running": 1}
+
+
+async def test_an_episode_by_itself_is_as_it_was(client, pool, began):
+    stack, id_ = client.stack, lives.episode_id(1)
+    happened = (
+        (lives.opened(), lives.started()),
+        (lives.recorded(1), lives.blocked(2, ref="payment:42")),
+        (lives.resolved(2), lives.converged(), lives.finished()),
+    )
+    for hours, events in enumerate(happened):
+        at = began + hours * HOUR
+        await write_events(pool, *events, stack=stack, subject=stack.episode(id_), at=at)
+
+    running, blocked, done = [
+        await client.episodes.describe(id_, at=began + hours * HOUR) for hours in range(3)
+    ]
+    assert [each["status"] for each in (running, blocked, done)] == ["running", "blocked", "done"]
+    assert (running["summary"], running["waits_for"]) == (None, None)
+    assert (blocked["waits_for"]["ref"], blocked["waits_for"]["resolution"]) == ("payment:42", None)
+    assert done["summary"] is not None
+    kinds = [each.kind for each in await client.episodes.timeline(id_, at=began)]
+    assert kinds == ["episode_opened", "episode_started"]
+    with pytest.raises(NotFound):
+        await client.episodes.describe(id_, at=began - HOUR)
 
 
 async def test_what_one_that_ran_had_used_is_unknown(client, pool, began):

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from streams.clock import SystemClock
+from streams.model.events import WorkflowCancelAsked
 from streams.ports.log import START, Commit
 from tests.engine.workflows.flows import flow, given
 from vigil.errors import NotFound, Trouble
@@ -45,3 +46,19 @@ async def test_a_step_that_there_is_not_is_not_found_and_one_that_goes_on_is_tro
     with pytest.raises(Trouble, match="step 'a' is not paused") as raised:
         await client.workflows.skip(ID, "a")
     assert not isinstance(raised.value, NotFound)
+
+
+async def test_an_instance_is_read_as_its_journal_was_at_a_time(ports, client):
+    early = SystemClock().now()
+    await begun(ports, flow("a", "b"))
+    late = SystemClock().now()
+    subject = ports.stack.workflow(str(ID))
+    *_, newest = await ports.log.read(subject)
+    asked = WorkflowCancelAsked(by="ann")
+    canceled = Commit(id="later", at=SystemClock().now(), events=(asked,))
+    await ports.log.append(subject, canceled, after=newest.seq)
+
+    assert (await client.workflows.read(ID, at=late)).status == "running"
+    assert (await client.workflows.read(ID)).status == "stopping"
+    with pytest.raises(NotFound, match="no such instance"):
+        await client.workflows.read(ID, at=early)

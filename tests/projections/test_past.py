@@ -193,8 +193,67 @@ class LetterLife(Life):
         return ()
 
 
+async def each_output(pool, stack, *, at=None):
+    """Return each output by itself, without what is as of now."""
+    keys = [f"mail:{number}" for number in range(1, 1 + PER_AGGREGATE)]
+    found = [await reader.show_output(pool, stack, key, at=at) for key in keys]
+    return [
+        row and {name: row[name] for name in sorted(row.keys() - {"edited_hash", "decision_id"})}
+        for row in found
+    ]
+
+
+async def each_finding(pool, stack, *, at=None):
+    keys = [f"disk:h{number}" for number in range(1, 1 + PER_AGGREGATE)]
+    found = [await reader.show_finding(pool, stack, key, at=at) for key in keys]
+    return [row and {name: row[name] for name in sorted(row)} for row in found]
+
+
+async def workflows_then(pool, stack, at=None):
+    """Return instances and their counts at a time, and each by itself; None: now."""
+    if at is None:
+        listed = await reader.list_workflows(pool, stack)
+        counts = await reader.count_workflows(pool, stack)
+    else:
+        listed = await reader.list_workflows_at(pool, stack, at=at)
+        counts = await reader.count_workflows_at(pool, stack, at=at)
+    return {
+        "listed": [without(row, UNKNOWN_OF_INSTANCE) for row in listed],
+        "counts": counts,
+        "each": [await instance_then(pool, stack, row["instance_id"], at=at) for row in listed],
+    }
+
+
+async def instance_then(pool, stack, id_, *, at):
+    row = await reader.show_workflow(pool, stack, id_, at=at)
+    items = [without(each, UNKNOWN_OF_ITEM) for each in row.pop("items")]
+    for each in items:
+        # One that is to be tried again counts as running, once it was.
+        each["status"] = each["status"].replace("retrying", "running")
+    placed = sorted(items, key=lambda each: (each["step_id"], each["item"]))
+    return without(row, UNKNOWN_OF_INSTANCE) | {"items": placed}
+
+
+UNKNOWN_OF_INSTANCE = {"journal_seq", "updated_at", "spent_usd"}
+UNKNOWN_OF_ITEM = {
+    # Of an attempt before the newest.
+    *("attempts", "episode_id", "started_at", "finished_at", "error_class", "error_detail"),
+    *("stack", "journal_seq", "input", "approved_by", "retry_at"),
+    *("placed_at", "begun_at", "compensation_begun_at", "compensation_ended_at"),
+}
+"""Columns that may be unknown, are as of now, or are kept for the past alone."""
+
+
+def without(row, names):
+    return {name: each for name, each in row.items() if name not in names}
+
+
 async def lists_of_now(pool, stack):
     return {
+        "outputs": await reader.list_outputs(pool, stack),
+        "output counts": await reader.count_outputs(pool, stack),
+        "each output": await each_output(pool, stack),
+        "each finding": await each_finding(pool, stack),
         "episodes": await reader.list_episodes(pool, stack),
         "episode counts": await reader.count_episodes(pool, stack),
         "findings": await reader.list_findings(pool, stack),
@@ -207,6 +266,10 @@ async def lists_of_now(pool, stack):
 
 async def lists_at(pool, stack, at):
     return {
+        "outputs": await reader.list_outputs_at(pool, stack, at=at),
+        "output counts": await reader.count_outputs_at(pool, stack, at=at),
+        "each output": await each_output(pool, stack, at=at),
+        "each finding": await each_finding(pool, stack, at=at),
         "episodes": await reader.list_episodes_at(pool, stack, at=at),
         "episode counts": await reader.count_episodes_at(pool, stack, at=at),
         "findings": await reader.list_findings_at(pool, stack, at=at),
@@ -269,3 +332,18 @@ async def test_steps_that_waited_for_people_are_what_the_inbox_said_then(pool, s
 
     for at, inbox in said.items():
         assert comparable(await lists_at(pool, stack, at))["inbox"] == inbox, at
+
+
+@pytest.mark.parametrize("life", ASKED_ONCE.values(), ids=ASKED_ONCE)
+async def test_instances_of_the_past_are_what_the_lists_of_now_said_then(pool, stack, life):
+    story, happens = life
+    subject = stack.workflow(str(UUID(int=1)))
+    said = {AT - SECOND: await workflows_then(pool, stack)}
+    for number, each in enumerate(given(story).when(*happens).flow.journal):
+        at = AT + number * SECOND
+        record = replace(each, subject=subject, commit=replace(each.commit, at=at))
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+        said[at] = await workflows_then(pool, stack)
+
+    for at, then in said.items():
+        assert await workflows_then(pool, stack, at) == then, at

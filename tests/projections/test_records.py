@@ -24,13 +24,13 @@ ASKED = {
     "show_episode": (records.EpisodeRecord, 2),
     "list_episode_causes": (records.EpisodeCause, 3),
     "list_steps": (records.StepRow, 4),
-    "list_timeline": (records.TimelineEntry, 4),
+    "list_timeline": (records.TimelineEntry, 5),
     "list_findings": (records.FindingSummary, 10),
     "show_finding": (records.FindingRecord, 2),
-    "list_finding_events": (records.FindingEventRow, 3),
+    "list_finding_events": (records.FindingEventRow, 4),
     "list_outputs": (records.OutputSummary, 8),
     "show_output": (records.OutputRecord, 2),
-    "list_output_events": (records.OutputEventRow, 3),
+    "list_output_events": (records.OutputEventRow, 4),
     "list_workflows": (records.WorkflowSummary, 6),
     "show_workflow": (records.WorkflowRecord, 2),
     "list_workflow_steps": (records.WorkflowItem, 3),
@@ -52,7 +52,10 @@ ADDED = {"position", "blocked_ref", "blocked_until", "history", "items"}
 KNOWN = {"stack", "episode_id", "instance_id", "finding_key", "output_key"}
 """Columns that whoever asks has said."""
 
-OF_THE_PAST = {"left_at", "deferred_at", "decided_at", "paused_at", "resumed_at"}
+OF_THE_PAST = {
+    *("left_at", "deferred_at", "decided_at", "paused_at", "resumed_at"),
+    *("placed_at", "begun_at", "compensation_begun_at", "compensation_ended_at"),
+}
 """Columns by which lists of the past are told."""
 
 

@@ -126,7 +126,7 @@ async def test_the_slider_moves_the_page_and_its_links_through_time(page, served
     await sign_in(page, served, to="/findings")
     await expect(page.locator("tbody tr").first).to_be_visible()
     await page.locator(".past summary").click()
-    slider = page.locator("input[name=ago]")
+    slider = page.locator("input[name=ago]").first
     await slider.focus()
     await page.keyboard.press("End")
     await expect(page.locator("#then")).to_contain_text("As it was at")
@@ -139,6 +139,21 @@ async def test_the_slider_moves_the_page_and_its_links_through_time(page, served
     await page.get_by_role("link", name="Now", exact=True).click()
     await expect(page.locator("tbody tr").first).to_be_visible()
     await expect(page.locator("#then")).to_have_count(0)
+
+
+async def test_keys_move_a_slider_and_the_page_follows_once_they_rest(page, served):
+    await sign_in(page, served, to="/orders")
+    went = []
+    page.on("request", lambda sent: went.append(sent.url) if "ago=" in sent.url else None)
+    await page.locator(".past summary").click()
+    fine = page.locator("input[name=ago]").nth(1)
+    await fine.focus()
+    for _ in range(6):
+        await page.keyboard.press("ArrowLeft")
+    await expect(page.locator(".past output").nth(1)).to_contain_text("UTC")
+
+    await expect(page).to_have_url(re.compile(r"/orders\?at=20"))
+    assert [re.search(r"ago=(\d+)", each)[1] for each in went] == ["60"]
 
 
 async def test_everything_is_reached_by_keys(page, served):

@@ -455,14 +455,25 @@ class EpisodeCalls:
         """Return one episode."""
         return record_of(await self._row(id), EpisodeRecord)
 
-    async def describe(self, id: UUID | str) -> Row:
+    async def describe(self, id: UUID | str, *, at: datetime | None = None) -> Row:
         """Return everything about one episode, as `vigil episodes show --json` prints it.
 
         `waits_for` is a row or None, `findings` are what it did to findings, `outputs` are rows of
         those that it proposed, each with its `outcome` once that is settled, and `children` are
         those that it has started, theirs, and so on.
+
+        Args:
+            at: as all of that was then; None: as it is. None where nobody knows any more, as for
+                `list`.
+
+        Raises:
+            NotFound: there is no such episode, or there was none by then.
+            Mistake: `at` has no time zone or is yet to come.
         """
+        check_past(at, self._connections.clock.now())
         wanted = await self.find(id)
+        if at is not None:
+            return await self._described_at(wanted, at)
         async with self._connections.rows() as pool:
             stack = self._connections.stack
             found = await reader.show_episode(pool, stack, wanted)
@@ -477,6 +488,26 @@ class EpisodeCalls:
         return row | {
             "waits_for": block if is_open else None,
             "findings": [*findings],
+            "outputs": came_to(outcomes, own),
+            "children": [*children],
+        }
+
+    async def _described_at(self, wanted: UUID, at: datetime) -> Row:
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            found = await reader.show_episode_at(pool, stack, wanted, at=at)
+            row = require(found, "episode", wanted, stack)
+            is_blocked = row["status"] == "blocked"
+            block = await reader.show_block_at(pool, stack, wanted, at=at) if is_blocked else None
+            own = await reader.list_outputs_at(
+                pool, stack, at=at, episode_id=wanted, limit=ROWS_MAX
+            )
+            outcomes = msgspec.convert(row["outputs"] or (), tuple[OutputOutcome, ...])
+            children = await reader.list_children_at(pool, stack, wanted, at=at, levels=HOPS_MAX)
+            findings = await reader.list_finding_events_of(pool, stack, wanted)
+        return row | {
+            "waits_for": block,
+            "findings": [each for each in findings if _is_by(each["at"], at)],
             "outputs": came_to(outcomes, own),
             "children": [*children],
         }
@@ -514,14 +545,25 @@ class EpisodeCalls:
         return await STEPS.page(self._connections, wanted, after=after, limit=limit)
 
     async def timeline(
-        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+        self,
+        id: UUID | str,
+        *,
+        at: datetime | None = None,
+        after: str | None = None,
+        limit: int = LIMIT_MAX,
     ) -> Page[TimelineEntry]:
         """Return all that one episode did, in order, as far as people may see it.
 
-        `after` and what is raised are as for `steps`.
+        Args:
+            at: only what it had done by then; None: all.
+            after: the `next` of a page: only what follows it.
+
+        Raises:
+            Mistake: `after` is no such `next`, or `at` has no time zone or is yet to come.
         """
+        check_past(at, self._connections.clock.now())
         wanted = (await self._row(id))["episode_id"]
-        return await TIMELINE.page(self._connections, wanted, after=after, limit=limit)
+        return await TIMELINE.page(self._connections, wanted, at=at, after=after, limit=limit)
 
     async def log(
         self, id: UUID | str, *, strategy: Logging | LogStrategy | None = None
@@ -1172,6 +1214,10 @@ def why_silent(episode: Row, strategy: Logging | LogStrategy | None) -> str:
 def _place(line: Row) -> object:
     # Not `position`: what is projected later may have happened earlier.
     return tuple(line[each] for each in ("kind", "step_no", "name", "at", "says"))
+
+
+def _is_by(time: object, at: datetime) -> bool:
+    return isinstance(time, datetime) and time <= at
 
 
 async def _journal(ports: Ports, id_: str) -> Sequence[Recorded]:

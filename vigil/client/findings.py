@@ -155,23 +155,28 @@ class FindingCalls:
                 return await reader.count_active_findings_at(pool, stack, at=at)
             return await reader.count_active_findings(pool, self._connections.stack)
 
-    async def get(self, key: str) -> FindingRecord:
+    async def get(self, key: str, *, at: datetime | None = None) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.
 
-        Raises:
-            NotFound: the rows have no finding of this key.
-        """
-        return record_of(await self.describe(key), FindingRecord)
+        Args:
+            at: as for `list`.
 
-    async def describe(self, key: str) -> Row:
+        Raises:
+            NotFound: the rows have no finding of this key, or had none by then.
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return record_of(await self.describe(key, at=at), FindingRecord)
+
+    async def describe(self, key: str, *, at: datetime | None = None) -> Row:
         """Return the same with every column, as `vigil findings show --json` prints it.
 
-        Raises:
-            NotFound: the rows have no finding of this key.
+        Arguments and errors are as for `get`.
         """
+        check_past(at, self._connections.clock.now())
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            return require(await reader.show_finding(pool, stack, key), "finding", key, stack)
+            found = await reader.show_finding(pool, stack, key, at=at)
+            return require(found, "finding", key, stack)
 
     async def causal_chain(self, key: str, *, depth: int = 10) -> Sequence[FindingCause]:
         """Return a finding and what explains it, step by step, up to `depth` steps.

@@ -14,7 +14,7 @@ from streams.model.outputs import OutputStatus
 from vigil.asking.rows import require
 from vigil.client.connections import Connections
 from vigil.client.episodes import EpisodeCalls
-from vigil.client.page import Page, PagedList, checked_one_of
+from vigil.client.page import Page, PagedList, check_past, checked_one_of
 from vigil.settings import DECISION_S
 
 if TYPE_CHECKING:
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from projections.postgres.reader import OneOrMore
     from vigil.asking.requests import CommandOutcome
 
-OUTPUTS: Final = PagedList(
-    "outputs", OutputSummary, reader.list_outputs, {"created_at": datetime, "output_key": str}
-)
+_PLACE: Final = {"created_at": datetime, "output_key": str}
+
+OUTPUTS: Final = PagedList("outputs", OutputSummary, reader.list_outputs, _PLACE)
+
+OUTPUTS_AT: Final = PagedList("outputs then", OutputSummary, reader.list_outputs_at, _PLACE)
+"""Outputs as they were at a time."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class OutputCalls:
         actor: OneOrMore | None = None,
         adapter: str | None = None,
         episode_id: UUID | str | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -51,15 +55,31 @@ class OutputCalls:
                 `canceled`, or several of them; None: any.
             actor: one, or several.
             episode_id: only of this episode, by its id or so much of it that it is one.
-            after: the `next` of a page: what follows it. Or a key: what the list has now after that
-                output.
+            at: as they were then, by their history; None: as they are. None where nobody knows any
+                more: what was proposed, of one that was proposed anew since. As of now, too: the
+                adapter.
+            after: the `next` of a page: what follows it. Or, without `at`, a key: what the list has
+                now after that output.
             reverse: from the other end of the list: the first proposed comes first.
 
         Raises:
             NotFound: there is no output of the key `after`, or no episode of that id.
-            Mistake: there is no such `status`.
+            Mistake: there is no such `status`, or `at` has no time zone or is yet to come.
         """
+        check_past(at, self._connections.clock.now())
         status = checked_one_of("status", status, OutputStatus)
+        if at is not None:
+            return await OUTPUTS_AT.page(
+                self._connections,
+                after=after,
+                limit=limit,
+                at=at,
+                status=status,
+                actor=actor,
+                adapter=adapter,
+                episode_id=await self._episode(episode_id),
+                reverse=reverse,
+            )
         return await OUTPUTS.page(
             self._connections,
             after=after,
@@ -78,36 +98,49 @@ class OutputCalls:
         actor: OneOrMore | None = None,
         adapter: str | None = None,
         episode_id: UUID | str | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the outputs that fit have it; arguments are as for `list`.
 
         Raises:
             NotFound: there is no episode of that id.
+            Mistake: `at` has no time zone or is yet to come.
         """
+        check_past(at, self._connections.clock.now())
         wanted = await self._episode(episode_id)
         async with self._connections.rows() as pool:
             stack = self._connections.stack
+            if at is not None:
+                return await reader.count_outputs_at(
+                    pool, stack, at=at, actor=actor, adapter=adapter, episode_id=wanted
+                )
             return await reader.count_outputs(
                 pool, stack, actor=actor, adapter=adapter, episode_id=wanted
             )
 
-    async def get(self, key: str) -> OutputRecord:
+    async def get(self, key: str, *, at: datetime | None = None) -> OutputRecord:
         """Return an output as it was last proposed, and under `history` what happened to it.
 
-        Raises:
-            NotFound: the rows have no output of this key.
-        """
-        return record_of(await self.describe(key), OutputRecord)
+        Args:
+            at: as for `list`; `approved_by` then names all who had approved since people were last
+                asked, of whatever plan.
 
-    async def describe(self, key: str) -> Row:
+        Raises:
+            NotFound: the rows have no output of this key, or had none by then.
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return record_of(await self.describe(key, at=at), OutputRecord)
+
+    async def describe(self, key: str, *, at: datetime | None = None) -> Row:
         """Return the same with every column, as `vigil outputs show --json` prints it.
 
-        Raises:
-            NotFound: the rows have no output of this key.
+        Arguments and errors are as for `get`.
         """
+        check_past(at, self._connections.clock.now())
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            return require(await reader.show_output(pool, stack, key), "output", key, stack)
+            found = await reader.show_output(pool, stack, key, at=at)
+            return require(found, "output", key, stack)
 
     async def retry(
         self, *keys: str, reason: str = "", by: str | None = None, wait_s: float | None = DECISION_S

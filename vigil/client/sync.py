@@ -917,14 +917,22 @@ class SyncEpisodeCalls:
         """Return one episode."""
         return self._thread.run(self._calls.get(id))
 
-    def describe(self, id: UUID | str) -> Row:
+    def describe(self, id: UUID | str, *, at: datetime | None = None) -> Row:
         """Return everything about one episode, as `vigil episodes show --json` prints it.
 
         `waits_for` is a row or None, `findings` are what it did to findings, `outputs` are rows of
         those that it proposed, each with its `outcome` once that is settled, and `children` are
         those that it has started, theirs, and so on.
+
+        Args:
+            at: as all of that was then; None: as it is. None where nobody knows any more, as for
+                `list`.
+
+        Raises:
+            NotFound: there is no such episode, or there was none by then.
+            Mistake: `at` has no time zone or is yet to come.
         """
-        return self._thread.run(self._calls.describe(id))
+        return self._thread.run(self._calls.describe(id, at=at))
 
     def causal_chain(self, id: UUID | str, *, depth: int = 10) -> Sequence[EpisodeCause]:
         """Return an episode and what led to it, step by step, up to `depth` steps.
@@ -953,13 +961,23 @@ class SyncEpisodeCalls:
         return self._thread.run(self._calls.steps(id, after=after, limit=limit))
 
     def timeline(
-        self, id: UUID | str, *, after: str | None = None, limit: int = LIMIT_MAX
+        self,
+        id: UUID | str,
+        *,
+        at: datetime | None = None,
+        after: str | None = None,
+        limit: int = LIMIT_MAX,
     ) -> Page[TimelineEntry]:
         """Return all that one episode did, in order, as far as people may see it.
 
-        `after` and what is raised are as for `steps`.
+        Args:
+            at: only what it had done by then; None: all.
+            after: the `next` of a page: only what follows it.
+
+        Raises:
+            Mistake: `after` is no such `next`, or `at` has no time zone or is yet to come.
         """
-        return self._thread.run(self._calls.timeline(id, after=after, limit=limit))
+        return self._thread.run(self._calls.timeline(id, at=at, after=after, limit=limit))
 
     def log(self, id: UUID | str, *, strategy: Logging | LogStrategy | None = None) -> EpisodeLog:
         """Return what one episode did, as far as its log strategy lets people see it.
@@ -1493,21 +1511,24 @@ class SyncFindingCalls:
         """
         return self._thread.run(self._calls.count_active(at=at))
 
-    def get(self, key: str) -> FindingRecord:
+    def get(self, key: str, *, at: datetime | None = None) -> FindingRecord:
         """Return the latest raise of a finding, and under `history` what happened to it.
 
-        Raises:
-            NotFound: the rows have no finding of this key.
-        """
-        return self._thread.run(self._calls.get(key))
+        Args:
+            at: as for `list`.
 
-    def describe(self, key: str) -> Row:
+        Raises:
+            NotFound: the rows have no finding of this key, or had none by then.
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(self._calls.get(key, at=at))
+
+    def describe(self, key: str, *, at: datetime | None = None) -> Row:
         """Return the same with every column, as `vigil findings show --json` prints it.
 
-        Raises:
-            NotFound: the rows have no finding of this key.
+        Arguments and errors are as for `get`.
         """
-        return self._thread.run(self._calls.describe(key))
+        return self._thread.run(self._calls.describe(key, at=at))
 
     def causal_chain(self, key: str, *, depth: int = 10) -> Sequence[FindingCause]:
         """Return a finding and what explains it, step by step, up to `depth` steps.
@@ -1688,6 +1709,7 @@ class SyncOutputCalls:
         actor: OneOrMore | None = None,
         adapter: str | None = None,
         episode_id: UUID | str | None = None,
+        at: datetime | None = None,
         after: str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -1699,13 +1721,16 @@ class SyncOutputCalls:
                 `canceled`, or several of them; None: any.
             actor: one, or several.
             episode_id: only of this episode, by its id or so much of it that it is one.
-            after: the `next` of a page: what follows it. Or a key: what the list has now after that
-                output.
+            at: as they were then, by their history; None: as they are. None where nobody knows any
+                more: what was proposed, of one that was proposed anew since. As of now, too: the
+                adapter.
+            after: the `next` of a page: what follows it. Or, without `at`, a key: what the list has
+                now after that output.
             reverse: from the other end of the list: the first proposed comes first.
 
         Raises:
             NotFound: there is no output of the key `after`, or no episode of that id.
-            Mistake: there is no such `status`.
+            Mistake: there is no such `status`, or `at` has no time zone or is yet to come.
         """
         return self._thread.run(
             self._calls.list(
@@ -1713,6 +1738,7 @@ class SyncOutputCalls:
                 actor=actor,
                 adapter=adapter,
                 episode_id=episode_id,
+                at=at,
                 after=after,
                 reverse=reverse,
                 limit=limit,
@@ -1725,31 +1751,37 @@ class SyncOutputCalls:
         actor: OneOrMore | None = None,
         adapter: str | None = None,
         episode_id: UUID | str | None = None,
+        at: datetime | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the outputs that fit have it; arguments are as for `list`.
 
         Raises:
             NotFound: there is no episode of that id.
+            Mistake: `at` has no time zone or is yet to come.
         """
         return self._thread.run(
-            self._calls.count(actor=actor, adapter=adapter, episode_id=episode_id)
+            self._calls.count(actor=actor, adapter=adapter, episode_id=episode_id, at=at)
         )
 
-    def get(self, key: str) -> OutputRecord:
+    def get(self, key: str, *, at: datetime | None = None) -> OutputRecord:
         """Return an output as it was last proposed, and under `history` what happened to it.
 
-        Raises:
-            NotFound: the rows have no output of this key.
-        """
-        return self._thread.run(self._calls.get(key))
+        Args:
+            at: as for `list`; `approved_by` then names all who had approved since people were last
+                asked, of whatever plan.
 
-    def describe(self, key: str) -> Row:
+        Raises:
+            NotFound: the rows have no output of this key, or had none by then.
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(self._calls.get(key, at=at))
+
+    def describe(self, key: str, *, at: datetime | None = None) -> Row:
         """Return the same with every column, as `vigil outputs show --json` prints it.
 
-        Raises:
-            NotFound: the rows have no output of this key.
+        Arguments and errors are as for `get`.
         """
-        return self._thread.run(self._calls.describe(key))
+        return self._thread.run(self._calls.describe(key, at=at))
 
     def retry(
         self, *keys: str, reason: str = "", by: str | None = None, wait_s: float | None = DECISION_S
@@ -2178,6 +2210,7 @@ class SyncWorkflowCalls:
         *,
         status: OneOrMore | None = None,
         workflow: str | None = None,
+        at: datetime | None = None,
         after: UUID | str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -2187,39 +2220,53 @@ class SyncWorkflowCalls:
         Args:
             status: `running`, `blocked`, `stopping`, `compensating`, `done`, `failed` or
                 `canceled`, or several of them; None: any.
-            after: the `next` of a page: what follows it. Or an id: what the list has after that
-                instance.
+            at: as they were then; None: as they are. None where nobody knows any more, of one that
+                has gone on since: what it had spent, and when it had last changed.
+            after: the `next` of a page: what follows it. Or, without `at`, an id: what the list has
+                after that instance.
             reverse: from the other end of the list: the first begun comes first.
 
         Raises:
-            Mistake: there is no such `status`.
+            Mistake: there is no such `status`, or `at` has no time zone or is yet to come.
             NotFound: there is no instance of the id `after`.
         """
         return self._thread.run(
             self._calls.list(
-                status=status, workflow=workflow, after=after, reverse=reverse, limit=limit
+                status=status, workflow=workflow, at=at, after=after, reverse=reverse, limit=limit
             )
         )
 
-    def count(self, *, workflow: str | None = None) -> Mapping[str, int]:
-        """Return status → how many instances have it."""
-        return self._thread.run(self._calls.count(workflow=workflow))
+    def count(
+        self, *, workflow: str | None = None, at: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Return status → how many instances have it; with `at`, how many had it then.
 
-    def get(self, id: UUID | str) -> WorkflowRecord:
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(self._calls.count(workflow=workflow, at=at))
+
+    def get(self, id: UUID | str, *, at: datetime | None = None) -> WorkflowRecord:
         """Return one instance, and under `items` those of its steps, as far as rows have them.
 
-        Raises:
-            NotFound: the rows have no such instance.
-        """
-        return self._thread.run(self._calls.get(id))
-
-    def read(self, id: UUID | str) -> Instance:
-        """Return one instance as its journal has it.
+        Args:
+            at: as it was then; None: as it is. None where nobody knows any more: as for `list`, and
+                of an item that was tried again since, that attempt.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the rows have no such instance, or had none by then.
+            Mistake: `at` has no time zone or is yet to come.
         """
-        return self._thread.run(self._calls.read(id))
+        return self._thread.run(self._calls.get(id, at=at))
+
+    def read(self, id: UUID | str, *, at: datetime | None = None) -> Instance:
+        """Return one instance as its journal has it; with `at`, as it had it then.
+
+        Raises:
+            NotFound: there is none, or there was none by then.
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(self._calls.read(id, at=at))
 
     def definitions(self) -> Sequence[Mapping[str, object]]:
         """Return the workflows that nodes have, or that were ever defined, in columns.

@@ -14,7 +14,7 @@ from streams.json import JsonObject
 from streams.model.workflows import ResumeHow, WorkflowStatus
 from vigil.asking.rows import find_id, require
 from vigil.client.connections import Connections
-from vigil.client.page import Page, PagedList, checked_one_of
+from vigil.client.page import Page, PagedList, check_past, checked_one_of
 from vigil.settings import DECISION_S, WAIT_S
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from vigil.asking.requests import CommandOutcome
     from vigil.asking.starting import StartedInstance
 
-INSTANCES: Final = PagedList(
-    "workflows",
-    WorkflowSummary,
-    reader.list_workflows,
-    {"started_at": datetime, "instance_id": UUID},
-)
+_PLACE: Final = {"started_at": datetime, "instance_id": UUID}
+
+INSTANCES: Final = PagedList("workflows", WorkflowSummary, reader.list_workflows, _PLACE)
+
+INSTANCES_AT: Final = PagedList("workflows then", WorkflowSummary, reader.list_workflows_at, _PLACE)
+"""Instances as they were at a time."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class WorkflowCalls:
         *,
         status: OneOrMore | None = None,
         workflow: str | None = None,
+        at: datetime | None = None,
         after: UUID | str | None = None,
         reverse: bool = False,
         limit: int = 50,
@@ -75,15 +76,28 @@ class WorkflowCalls:
         Args:
             status: `running`, `blocked`, `stopping`, `compensating`, `done`, `failed` or
                 `canceled`, or several of them; None: any.
-            after: the `next` of a page: what follows it. Or an id: what the list has after that
-                instance.
+            at: as they were then; None: as they are. None where nobody knows any more, of one that
+                has gone on since: what it had spent, and when it had last changed.
+            after: the `next` of a page: what follows it. Or, without `at`, an id: what the list has
+                after that instance.
             reverse: from the other end of the list: the first begun comes first.
 
         Raises:
-            Mistake: there is no such `status`.
+            Mistake: there is no such `status`, or `at` has no time zone or is yet to come.
             NotFound: there is no instance of the id `after`.
         """
+        check_past(at, self._connections.clock.now())
         status = checked_one_of("status", status, WorkflowStatus)
+        if at is not None:
+            return await INSTANCES_AT.page(
+                self._connections,
+                after=after,
+                limit=limit,
+                at=at,
+                status=status,
+                workflow=workflow,
+                reverse=reverse,
+            )
         return await INSTANCES.page(
             self._connections,
             after=after,
@@ -94,30 +108,48 @@ class WorkflowCalls:
             reverse=reverse,
         )
 
-    async def count(self, *, workflow: str | None = None) -> Mapping[str, int]:
-        """Return status → how many instances have it."""
-        async with self._connections.rows() as pool:
-            return await reader.count_workflows(pool, self._connections.stack, workflow=workflow)
+    async def count(
+        self, *, workflow: str | None = None, at: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Return status → how many instances have it; with `at`, how many had it then.
 
-    async def get(self, id: UUID | str) -> WorkflowRecord:
+        Raises:
+            Mistake: `at` has no time zone or is yet to come.
+        """
+        check_past(at, self._connections.clock.now())
+        async with self._connections.rows() as pool:
+            stack = self._connections.stack
+            if at is not None:
+                return await reader.count_workflows_at(pool, stack, at=at, workflow=workflow)
+            return await reader.count_workflows(pool, stack, workflow=workflow)
+
+    async def get(self, id: UUID | str, *, at: datetime | None = None) -> WorkflowRecord:
         """Return one instance, and under `items` those of its steps, as far as rows have them.
 
+        Args:
+            at: as it was then; None: as it is. None where nobody knows any more: as for `list`, and
+                of an item that was tried again since, that attempt.
+
         Raises:
-            NotFound: the rows have no such instance.
+            NotFound: the rows have no such instance, or had none by then.
+            Mistake: `at` has no time zone or is yet to come.
         """
-        return record_of(await self._row(id), WorkflowRecord)
+        check_past(at, self._connections.clock.now())
+        return record_of(await self._row(id, at=at), WorkflowRecord)
 
-    async def read(self, id: UUID | str) -> Instance:
-        """Return one instance as its journal has it.
+    async def read(self, id: UUID | str, *, at: datetime | None = None) -> Instance:
+        """Return one instance as its journal has it; with `at`, as it had it then.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is none, or there was none by then.
+            Mistake: `at` has no time zone or is yet to come.
         """
         from engine.workflows.requests import read_instance
 
+        check_past(at, self._connections.clock.now())
         wanted = str(await self.find(id))
         async with self._connections.log(about=f"instance {wanted}") as ports:
-            return await read_instance(ports, wanted)
+            return await read_instance(ports, wanted, at=at)
 
     async def definitions(self) -> Sequence[Mapping[str, object]]:
         """Return the workflows that nodes have, or that were ever defined, in columns.
@@ -237,11 +269,11 @@ class WorkflowCalls:
         async with self._connections.log(about=f"instance {wanted}") as ports:
             return await starting.cancel(ports, wanted, by=name, reason=reason, wait_s=wait_s)
 
-    async def _row(self, id: UUID | str) -> Row:
+    async def _row(self, id: UUID | str, *, at: datetime | None = None) -> Row:
         wanted = await self.find(id)
         async with self._connections.rows() as pool:
             stack = self._connections.stack
-            found = await reader.show_workflow(pool, stack, wanted)
+            found = await reader.show_workflow(pool, stack, wanted, at=at)
             return require(found, "instance", wanted, stack)
 
     async def _resume(

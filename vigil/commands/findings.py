@@ -125,7 +125,7 @@ def list_(
             status=only, severity=severity, actor=actor, at=then, limit=limit
         ),
     )
-    print_findings(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+    print_findings(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none, now=then)
 
 
 def print_findings(
@@ -148,13 +148,14 @@ def _standing(row: Row) -> object:
 
 
 @app.command()
-def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
+def show(ctx: typer.Context, *, key: Key, at: PastTime = None, is_json: IsJson = False) -> None:
     """Show one finding, and its history."""
-    found = call(ctx, lambda client: client.findings.describe(key))
+    then = read_past(at, what="--at", now=_CLOCK.now())
+    found = call(ctx, lambda client: client.findings.describe(key, at=then))
     if is_json:
         show_record(found, is_json=True)
         return
-    print_finding(found, now=_CLOCK.now())
+    print_finding(found, now=then or _CLOCK.now())
 
 
 def print_finding(row: Row, *, now: datetime) -> None:

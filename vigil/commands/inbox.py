@@ -45,7 +45,7 @@ def inbox(
     if is_json:
         show_rows(page.rows, (), is_json=True, why_none=page.why_none)
         return
-    print_inbox(page.rows, limit=limit, why_none=page.why_none, now=_CLOCK.now())
+    print_inbox(page.rows, limit=limit, why_none=page.why_none, now=then or _CLOCK.now())
 
 
 def print_inbox(rows: Sequence[Row], *, limit: int, why_none: str, now: datetime) -> None:

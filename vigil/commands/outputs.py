@@ -79,18 +79,20 @@ def list_(
     status: Annotated[OutputStatus | None, Option(help="Only with this status.")] = None,
     actor: Annotated[str | None, Option(help="Only of this actor.")] = None,
     adapter: Annotated[str | None, Option(help="Only for this adapter.")] = None,
+    at: options.PastTime = None,
     limit: options.Limit = 50,
     is_wide: options.IsWide = False,
     is_json: options.IsJson = False,
 ) -> None:
     """List outputs, the latest proposed first."""
+    then = options.read_past(at, what="--at", now=_CLOCK.now())
     page = call(
         ctx,
         lambda client: client.outputs.list(
-            status=status, actor=actor, adapter=adapter, limit=limit
+            status=status, actor=actor, adapter=adapter, at=then, limit=limit
         ),
     )
-    print_outputs(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+    print_outputs(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none, now=then)
 
 
 def print_outputs(
@@ -111,13 +113,20 @@ def _listed(row: Row) -> Row:
 
 
 @app.command()
-def show(ctx: typer.Context, *, key: Key, is_json: options.IsJson = False) -> None:
+def show(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    at: options.PastTime = None,
+    is_json: options.IsJson = False,
+) -> None:
     """Show one output, and its history."""
-    found = call(ctx, lambda client: client.outputs.describe(key))
+    then = options.read_past(at, what="--at", now=_CLOCK.now())
+    found = call(ctx, lambda client: client.outputs.describe(key, at=then))
     if is_json:
         show_record(found, is_json=True)
         return
-    print_output(found, now=_CLOCK.now())
+    print_output(found, now=then or _CLOCK.now())
 
 
 def print_output(row: Row, *, now: datetime) -> None:

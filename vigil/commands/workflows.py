@@ -113,16 +113,20 @@ def list_(
     *,
     status: Annotated[InstanceStatus | None, Option(help="Only with this status.")] = None,
     workflow: Annotated[str | None, Option(help="Only of this workflow.")] = None,
+    at: options.PastTime = None,
     limit: options.Limit = 50,
     is_wide: options.IsWide = False,
     is_json: options.IsJson = False,
 ) -> None:
     """List instances of workflows, the latest begun first."""
+    then = options.read_past(at, what="--at", now=_CLOCK.now())
     page = call(
         ctx,
-        lambda client: client.workflows.list(status=status, workflow=workflow, limit=limit),
+        lambda client: client.workflows.list(
+            status=status, workflow=workflow, at=then, limit=limit
+        ),
     )
-    print_instances(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+    print_instances(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none, now=then)
 
 
 def print_instances(
@@ -150,16 +154,23 @@ def _listed(row: Row) -> Row:
 
 
 @app.command()
-def show(ctx: typer.Context, *, instance_id: Id, is_json: options.IsJson = False) -> None:
+def show(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    at: options.PastTime = None,
+    is_json: options.IsJson = False,
+) -> None:
     """Show one instance, and the state of each of its steps."""
     from vigil.printing import workflow_tree
 
-    instance = call(ctx, lambda client: client.workflows.read(instance_id))
+    then = options.read_past(at, what="--at", now=_CLOCK.now())
+    instance = call(ctx, lambda client: client.workflows.read(instance_id, at=then))
     row, steps = workflow_tree.record_of(instance), workflow_tree.rows_of(instance)
     if is_json:
         show_record({**row, "steps": steps}, is_json=True)
         return
-    print_instance(row, steps, now=_CLOCK.now())
+    print_instance(row, steps, now=then or _CLOCK.now())
     terminal = tables.terminal()
     if terminal.is_terminal:
         print()

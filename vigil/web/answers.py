@@ -13,13 +13,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from engine.people.identity import Identity, Role
 from vigil.client import Client
 from vigil.errors import Mistake, NotFound, ServerAway, VigilError
-from vigil.web import assets
+from vigil.web import assets, past
 from vigil.web.drawing import layout
 from vigil.web.drawing.layout import PageFrame
 from vigil.web.policy import came_from, content_policy
 from vigil.web.positions import NOWHERE, RowsPosition
 from vigil.web.said import SAID, unquoted
-from vigil.web.screen import Drawn, PageRequest
+from vigil.web.screen import AT, Drawn, PageRequest
 
 THEME: Final = "vigil_theme"
 """The cookie of who has chosen light or dark."""
@@ -77,7 +77,9 @@ class Answers:
 
     def page(self, frame: PageFrame, drawn: Drawn, *, status: int = 200) -> Response:
         """Return a page with navigation."""
-        return _html(str(layout.page(frame, drawn)), frame, status)
+        page = str(layout.page(frame, drawn))
+        at = frame.asked.filter(AT) if frame.asked else None
+        return _html(past.linked(page, at) if at else page, frame, status)
 
     def bare(
         self, request: Request, heading: str, *inside: Node, says: str = "", status: int = 200

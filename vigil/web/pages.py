@@ -6,7 +6,7 @@ request ──▶ who? ──▶ may? ──▶ read ──▶ drawn ──▶ f
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -27,7 +27,7 @@ from vigil.errors import Mistake, ServerAway, VigilError, one_line
 from vigil.web.answers import Answers
 from vigil.web.forms import read_form
 from vigil.web.live import GREETING, LivePages, away_words, message
-from vigil.web.past import AGO, PAST_S, time_of
+from vigil.web.past import AGO, HOUR_S, OF, PAST_S, time_of
 from vigil.web.positions import NOWHERE, count_waiting, read_number, read_position
 from vigil.web.screen import AT, Drawn, PageRequest, Screen, address
 from vigil.web.table import SCREENS
@@ -80,10 +80,11 @@ class Pages:
             return self.answers.failed(request, "Not for you", says, status=403)
         try:
             asked = await self._asked(screen, request, identity)
+            if AGO in request.query_params:
+                there = _moved(asked, request.query_params)
+                return RedirectResponse(there, status_code=303)
         except Mistake as error:
             return self.answers.refused(request, error)
-        if AGO in request.query_params:
-            return RedirectResponse(_moved(asked, request.query_params[AGO]), status_code=303)
         if asked.at is not None and screen.orders:  # guard: past-takes-no-orders
             says = "nobody orders anything in the past: go to now first"
             return self.answers.failed(request, "That cannot be", says, status=400)
@@ -122,7 +123,8 @@ class Pages:
             filters=filters,
             # Who looks at the past only looks.
             role=identity.role if at is None else Role.VIEWER,  # guard: past-is-only-looked-at
-            now=now,
+            now=at or now,  # guard: ages-as-of-the-page
+            asked_at=now,
             at=at,
         )
 
@@ -156,11 +158,13 @@ class Pages:
 
     async def _drawn_now(self, screen: Screen, asked: PageRequest) -> Drawn:
         now = self.client.connections.clock.now()
-        return await screen.draw(self.client, replace(asked, now=now))
+        return await screen.draw(self.client, replace(asked, now=now, asked_at=now))
 
 
-def _moved(asked: PageRequest, ago: str) -> str:
+def _moved(asked: PageRequest, said: Mapping[str, str]) -> str:
     """Return the address of a page so many seconds ago; of none, that of now."""
-    seconds = min(int(ago), PAST_S) if ago.isdecimal() else 0
-    at = asked.now - timedelta(seconds=seconds)
+    ago = said[AGO]
+    seconds = min(int(ago), PAST_S + HOUR_S) if ago.isdecimal() else 0
+    of = time_of(said[OF], asked.asked_at) if OF in said else asked.asked_at
+    at = of - timedelta(seconds=seconds)
     return asked.link(at=at.isoformat(timespec="seconds") if seconds else None)

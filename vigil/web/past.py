@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from urllib.parse import urlencode
 
-from htpy import Element, Node, a, button, details, div, form, label, p, strong, summary, time
+from htpy import (
+    Element,
+    Node,
+    a,
+    button,
+    details,
+    div,
+    form,
+    label,
+    output,
+    p,
+    span,
+    strong,
+    summary,
+    time,
+)
 from htpy import input as entry
 
 from vigil.errors import Mistake
@@ -14,11 +31,22 @@ from vigil.web.screen import AT, PAGING, PageRequest
 AGO: Final = "ago"
 """What the slider sends: how many seconds ago. The answer leads to that time."""
 
+OF: Final = "of"
+"""What it sends along: from when on that is counted, so that it does not matter how long somebody
+looks at the page before."""
+
+ASSETS: Final = "/static/"
+
+HOUR_S: Final = 3_600
+
 PAST_S: Final = 7 * 86_400
 """How far the slider goes back, in seconds."""
 
 STEP_S: Final = 300
 """From one place of the slider to the next, in seconds."""
+
+FINE_S: Final = 10
+"""The same of the one over an hour."""
 
 LEAPS: Final = (
     ("A day back", -86_400),
@@ -46,29 +74,58 @@ def time_of(text: str, now: datetime) -> datetime:
     return at
 
 
+def linked(page: str, at: str) -> str:
+    """Return a page whose links lead to pages of the same time, but for those that lead to now.
+
+    One place does so for all links, so that no screen can forget one. What users write is text on
+    the page, and so has no quotation marks: it is never taken for a link.
+    """
+
+    def dated(link: re.Match[str]) -> str:
+        before, href, after = link.groups()
+        if NOW in before + after or f"{AT}=" in href or href.startswith(ASSETS):
+            return link[0]
+        path, mark, anchor = href.partition("#")
+        return f"{before}{path}{'&amp;' if '?' in path else '?'}{said}{mark}{anchor}{after}"
+
+    said = urlencode({AT: at})
+    return _LINK.sub(dated, page)
+
+
+_LINK: Final = re.compile(r'(<a\b[^>]*?\shref=")(/[^"]*)("[^>]*>)')
+
+NOW: Final = " data-now"
+"""The attribute of a link that leads from the past to now."""
+
+
 def slider(asked: PageRequest) -> Element:
-    """Return what moves a page through time: a slider over the last week, and a field."""
-    at = asked.at or asked.now
-    ago_s = min(int((asked.now - at).total_seconds()), PAST_S)
+    """Return what moves a page through time: a slider over the last week, and a field.
+
+    And one with small steps, over the hour around the time that the page is at.
+    """
+    at = asked.at or asked.asked_at
+    ago_s = min(max(int((asked.asked_at - at).total_seconds()), 0), PAST_S)
     shown = "Now" if asked.at is None else f"{at.astimezone(UTC):%m-%d %H:%M} UTC"
+    least_s = max(ago_s - HOUR_S // 2, 0)
     return details(".past")[
         summary(title="See the stack as it was at another time")[shown],
         div[
-            form(method="get", action=asked.path, data_slider=True)[
-                _kept(asked),
-                label[
-                    "The last week, now on the right",
-                    entry(
-                        type="range",
-                        name=AGO,
-                        min="0",
-                        max=str(PAST_S),
-                        step=str(STEP_S),
-                        value=str(ago_s),
-                    ),
-                ],
-                button(type="submit")["Go"],
-            ],
+            _slide(
+                asked,
+                "The last week, now on the right",
+                least_s=0,
+                most_s=PAST_S,
+                step_s=STEP_S,
+                ago_s=ago_s,
+            ),
+            _slide(
+                asked,
+                "The last hour" if not least_s else "The hour around it",
+                least_s=least_s,
+                most_s=least_s + HOUR_S,
+                step_s=FINE_S,
+                ago_s=ago_s,
+            ),
             form(method="get", action=asked.path)[
                 _kept(asked),
                 label[
@@ -84,6 +141,29 @@ def slider(asked: PageRequest) -> Element:
                 button(type="submit")["Go there"],
             ],
         ],
+    ]
+
+
+def _slide(
+    asked: PageRequest, says: str, *, least_s: int, most_s: int, step_s: int, ago_s: int
+) -> Element:
+    """Return a slider from `most_s` ago, on the left, to `least_s` ago."""
+    of = asked.asked_at.astimezone(UTC)
+    return form(method="get", action=asked.path, data_slider=True)[
+        _kept(asked),
+        entry(type="hidden", name=OF, value=of.isoformat(timespec="seconds")),
+        label[
+            span[says, " ", output(aria_live="off")],
+            entry(
+                type="range",
+                name=AGO,
+                min=str(least_s),
+                max=str(most_s),
+                step=str(step_s),
+                value=str(ago_s),
+            ),
+        ],
+        button(type="submit")["Go"],
     ]
 
 
@@ -107,7 +187,8 @@ def banner(asked: PageRequest, *, has_past: bool) -> Node:
         if has_past
         else p[
             strong["This page has no past: it is as of now."],
-            " The overview, the inbox, episodes, findings and orders are as they were at ",
+            " The overview, the inbox, episodes, findings, outputs, workflows and orders are as ",
+            "they were at ",
             shown,
             ".",
         ]
@@ -121,7 +202,7 @@ def _leaps(asked: PageRequest, at: datetime) -> Element:
         (
             a(".btn", href=asked.link(at=then.isoformat()))[word]
             for word, then in times
-            if then <= asked.now
+            if then <= asked.asked_at
         ),
-        a(".btn.primary", href=asked.link(at=None))["Now"],
+        a(".btn.primary", href=asked.link(at=None), data_now=True)["Now"],
     ]

@@ -39,8 +39,11 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     """What whoever asks may do: buttons that are not for them are not drawn."""
     now: datetime
+    """The time of the page: ages on it are as of then."""
+    asked_at: datetime
+    """When it was asked for."""
     at: datetime | None = None
-    """The time at which the page is; None: it is of now."""
+    """The time past at which the page is; None: it is of now."""
 
     def filter(self, name: str) -> str | None:
         """Return what a filter is set to; None: it is not."""
@@ -54,10 +57,6 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         """
         kept = {name: text for name, text in self.filters.items() if name not in PAGING}
         return address(self.path, **{**kept, **changes})
-
-    def to(self, path: str, **filters: str | None) -> str:
-        """Return the address of another page, at the same time as this one."""
-        return address(path, **filters, at=self.filter(AT))
 
 
 def address(path: str, **filters: str | None) -> str:

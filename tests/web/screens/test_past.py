@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
 
 import pytest
 
 from streams.clock import SystemClock
 from tests.web.screens.test_all import ABOUT_ONE, forms_of
 from vigil.errors import Mistake
-from vigil.web.past import time_of
+from vigil.web.past import linked, time_of
 from vigil.web.table import SCREENS
 
-WITH_PAST = [each.path for each in SCREENS if each.has_past]
+WITH_PAST = [each.path for each in SCREENS if each.has_past and "{" not in each.path]
 WITHOUT = [
     each.path for each in SCREENS if not each.has_past and not each.orders and "{" not in each.path
 ]
@@ -39,7 +40,11 @@ async def test_a_page_of_the_past_says_so_and_leads_to_now(browser, now, path):
     assert re.search(rf'href="{re.escape(path)}"[^>]*>Now<', answer.text)
 
 
-@pytest.mark.parametrize("path", ["/episodes", "/findings", "/inbox", "/orders"])
+LISTS = ["/episodes", "/findings", "/inbox", "/orders", "/outputs", "/workflows"]
+ONE_BY_ONE = ["finding", "output", "workflow", "blocked episode"]
+
+
+@pytest.mark.parametrize("path", LISTS)
 async def test_before_anything_happened_there_is_nothing(browser, now, path):
     answer = await browser.get(path, params=at(now - BEFORE))
 
@@ -48,7 +53,7 @@ async def test_before_anything_happened_there_is_nothing(browser, now, path):
 
 
 async def test_the_past_of_a_moment_ago_is_what_there_is_now(browser, now):
-    for path in ("/findings", "/orders"):
+    for path in ("/findings", "/orders", "/outputs", "/workflows"):
         then, is_ = [
             re.findall(r"<tr data-key=\"([^\"]*)\"", (await browser.get(path, params=when)).text)
             for when in (at(now), {})
@@ -98,6 +103,52 @@ async def test_links_of_the_past_lead_to_the_past(browser, now, path):
     lost = {each for each in pages if "at=" not in each} - {path}
     assert len(pages) > 10
     assert not lost
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+async def test_a_single_thing_is_as_it_was_and_its_links_stay_there(browser, addresses, now, name):
+    path = addresses[name]
+    answer = await browser.get(path, params=at(now))
+
+    links = set(re.findall(r'href="(/[^"#]*)', answer.text))
+    lost = {each for each in links if "at=" not in each and not each.startswith("/static/")}
+    assert "As it was at" in answer.text
+    assert {unquote(each) for each in lost} == {unquote(path)}  # The way to now.
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+async def test_before_it_began_a_single_thing_is_none(browser, addresses, now, name):
+    answer = await browser.get(addresses[name], params=at(now - BEFORE))
+
+    assert answer.status_code == 404
+
+
+async def test_ages_of_a_page_of_the_past_are_as_of_then(browser, client):
+    (paused, *_) = await client.orders.list(actor="archive", reverse=True)
+    late = paused.at + timedelta(seconds=1)
+
+    answer = await browser.get("/orders", params={"actor": "archive", **at(late)})
+
+    assert re.search(r">[01]s ago</time>", answer.text)
+
+
+def test_links_lead_to_the_same_time_and_those_to_now_do_not():
+    page = (
+        '<a href="/a">a</a><a class="b" href="/a?b=1#c">a</a><a data-now href="/a">now</a>'
+        '<a href="/static/x">x</a><link href="/b"><p>&lt;a href=&#34;/c&#34;&gt;</p>'
+    )
+
+    assert linked(page, "2030-01-01T00:00:00+00:00") == page.replace(
+        '"/a">a', '"/a?at=2030-01-01T00%3A00%3A00%2B00%3A00">a'
+    ).replace('"/a?b=1#c"', '"/a?b=1&amp;at=2030-01-01T00%3A00%3A00%2B00%3A00#c"')
+
+
+async def test_the_slider_counts_from_when_its_page_was_drawn(browser):
+    of = {"ago": "600", "of": "2026-01-01T12:00:00+00:00"}
+
+    answer = await browser.get("/episodes", params=of)
+
+    assert answer.headers["location"] == "/episodes?at=2026-01-01T11%3A50%3A00%2B00%3A00"
 
 
 async def test_other_filters_stay_when_the_time_moves(browser, now):

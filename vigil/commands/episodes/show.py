@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from uuid import UUID
 
 import typer
 from typer import Option
@@ -214,7 +215,7 @@ def list_(
         )
 
     page = call(ctx, listed)
-    print_episodes(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+    print_episodes(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none, now=then)
     if page.next is not None and not is_json:
         place = page.rows[-1]["episode_id"] if then is None else page.next
         say_aside(f"there may be more: add --after {place}")
@@ -269,20 +270,33 @@ def show(
     *,
     episode_id: options.EpisodeIdOrLatest = None,
     is_latest: options.IsLatest = False,
+    at: options.PastTime = None,
     is_json: options.IsJson = False,
 ) -> None:
     """Show everything about one episode."""
+    then = options.read_past(at, what="--at", now=_CLOCK.now())
 
     async def described(client: Client) -> tuple[Row, Sequence[Row]]:
         wanted = await named(client, episode_id, is_latest=is_latest)
-        row = await client.episodes.describe(wanted)
-        return row, [] if is_json else (await client.episodes.steps(wanted)).rows
+        row = await client.episodes.describe(wanted, at=then)
+        return row, [] if is_json else await _steps(client, wanted, then)
 
     row, steps = call(ctx, described)
     if is_json:
         show_record(row, is_json=True)
     else:
-        print_episode(row, steps, now=_CLOCK.now())
+        print_episode(row, steps, now=then or _CLOCK.now())
+
+
+async def _steps(client: Client, id_: UUID | str, then: datetime | None) -> Sequence[Row]:
+    """Return the steps of an episode; of the past, those that it had taken."""
+    rows = (await client.episodes.steps(id_)).rows
+    return [each for each in rows if then is None or _time(each["created_at"]) <= then]
+
+
+def _time(value: object) -> datetime:
+    assert isinstance(value, datetime)
+    return value
 
 
 def print_episode(row: Row, steps: Sequence[Row], *, now: datetime) -> None:

@@ -94,7 +94,7 @@ def list_(
         return await client.orders.list(node=node, actor=actor, at=then, limit=limit)
 
     page = call(ctx, listed)
-    print_orders(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none)
+    print_orders(page.rows, is_json=is_json, is_wide=is_wide, why_none=page.why_none, now=then)
 
 
 def print_orders(

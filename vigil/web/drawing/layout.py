@@ -94,11 +94,6 @@ class PageFrame:
     retry_s: int = 0
     """How often a browser is to load the page anew, in seconds; 0: it is not to."""
 
-    def to(self, path: str) -> str:
-        """Return the address of another page, at the same time."""
-        return path if self.asked is None else self.asked.to(path)
-
-
 def parts_of(drawn: Drawn) -> dict[str, Element]:
     """Return the parts of a page by name, as the script finds them again; first its head."""
     head = div("#part-head.head", data_part=True)[h1[drawn.title], drawn.beside]
@@ -158,10 +153,10 @@ def _side(frame: PageFrame) -> Element:
         if each[0] not in ADMINS_ONLY or frame.identity.role is Role.ADMIN
     )
     return div(".side")[
-        a(".brand", href=frame.to("/"))[mark(), span["Vigil"], span(".sr")[": overview"]],
+        a(".brand", href="/")[mark(), span["Vigil"], span(".sr")[": overview"]],
         nav(aria_label="Pages of the console")[
             (
-                a(href=frame.to(href), aria_current=href == frame.section and "page")[
+                a(href=href, aria_current=href == frame.section and "page")[
                     word,
                     _count(frame.waiting.get(href, 0)),
                 ]
@@ -180,8 +175,8 @@ def _bar(frame: PageFrame, drawn: Drawn) -> Element:
     up = drawn.up or ((frame.section, here) if here and here != drawn.title else None)
     return header(".bar")[
         nav(".crumbs", aria_label="Where you are")[
-            a(href=frame.to("/"))[frame.stack],
-            up and fragment[" / ", a(href=frame.to(up[0]))[up[1]]],
+            a(href="/")[frame.stack],
+            up and fragment[" / ", a(href=up[0])[up[1]]],
         ],
         form(".go", method="get", action="/go", role="search")[
             entry(

@@ -114,7 +114,7 @@ def list_of(asked: PageRequest, page: Page[FindingSummary]) -> Element:
     if not page.items:
         hint: Node = "Episodes raise findings: an actor returns raise_finding(…)."
         if asked.filters:
-            hint = a(href=asked.to(asked.path))["Show all that are active"]
+            hint = a(href=asked.path)["Show all that are active"]
         return card("None", nothing(page.why_none or "No finding fits these filters.", hint))
     return card(
         "Worst first",
@@ -132,7 +132,7 @@ def _row(finding: FindingSummary, asked: PageRequest) -> tuple[Node, ...]:
     subject = " ".join(filter(None, (finding.subject_kind, finding.subject_id)))
     below = " · ".join(filter(None, (finding.class_, subject, finding.finding_key)))
     return (
-        titled(asked.to(place("findings", finding.finding_key)), finding.summary, below),
+        titled(place("findings", finding.finding_key), finding.summary, below),
         pill(finding.severity),
         pill(finding.status, "acknowledged" if _is_acknowledged(finding) else ""),
         finding.actor_id,
@@ -147,8 +147,9 @@ def _is_acknowledged(finding: FindingSummary) -> bool:
 async def draw_one(client: Client, asked: PageRequest) -> Drawn:
     """Read a finding and what explains it, and draw them."""
     key = asked.words["key"]
-    finding = await client.findings.get(key)
-    related = await client.findings.related(key)
+    finding = await client.findings.get(key, at=asked.at)
+    # What explains it, and what all of that has cost, is known as of now only.
+    related = await client.findings.related(key) if asked.at is None else ()
     return Drawn(
         title=finding.summary or key,
         beside=fragment[pill(finding.severity), pill(finding.status), code(".id")[key]],
@@ -349,4 +350,4 @@ SCREEN: Final = Screen(
     path="/findings", draw=draw, section="/findings", filters=FILTERS, has_past=True
 )
 
-ONE: Final = Screen(path="/findings/{key:path}", draw=draw_one, section="/findings")
+ONE: Final = Screen(path="/findings/{key:path}", draw=draw_one, section="/findings", has_past=True)

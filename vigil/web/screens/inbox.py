@@ -62,7 +62,7 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
     about = " ".join(each for each in (item.subject_kind, item.subject_id) if each)
     source = " / ".join(each for each in (item.actor_id, item.expectation_id) if each)
     equals = item.episodes or 1
-    page, may = asked.to(page_of(item)), asked.at is None and is_decided(item)
+    page, may = page_of(item), asked.at is None and is_decided(item)
     key = f"{item.kind}.{item.id}.{item.expectation_id}.{item.item}"
     return li(data_key=key, data_row=True)[
         div[

@@ -65,10 +65,13 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         actor=actor,
         adapter=adapter,
         episode_id=episode,
+        at=asked.at,
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
-    counts = await client.outputs.count(actor=actor, adapter=adapter, episode_id=episode)
+    counts = await client.outputs.count(
+        actor=actor, adapter=adapter, episode_id=episode, at=asked.at
+    )
     return Drawn(
         title="Outputs",
         parts={"filters": filters(asked, counts), "list": list_of(asked, page)},
@@ -127,13 +130,13 @@ def _state(output: OutputSummary) -> str:
 
 async def draw_one(client: Client, asked: PageRequest) -> Drawn:
     """Read an output, and draw it."""
-    output = await client.outputs.get(asked.words["key"])
+    output = await client.outputs.get(asked.words["key"], at=asked.at)
     return Drawn(
         title=output.summary or output.output_key,
         beside=fragment[pill(_state(output)), code(".id")[output.output_key]],
         parts={
             "facts": figures(output, asked),
-            "payload": card("What is delivered", div(".pad")[value(output.payload)]),
+            "payload": card("What is delivered", div(".pad")[payload(output, asked)]),
             "history": history(output.history, asked),
             "waits": waits(output, asked),
             "actions": actions(output, asked),
@@ -142,6 +145,13 @@ async def draw_one(client: Client, asked: PageRequest) -> Drawn:
         side=("waits", "actions", "about"),
         up=("/outputs", "Outputs"),
     )
+
+
+def payload(output: OutputRecord, asked: PageRequest) -> Node:
+    """Return what is delivered; of the past, it may be that nobody knows it any more."""
+    if output.payload is None and asked.at is not None:
+        return "Nobody knows any more what it was then: it was proposed anew, or changed, since."
+    return value(output.payload)
 
 
 def figures(output: OutputRecord, asked: PageRequest) -> Element:
@@ -223,7 +233,8 @@ def waits(output: OutputRecord, asked: PageRequest) -> Node:
                 who and f" · {who} may decide",
                 output.quorum > 1 and f" · {progress(output.quorum, output.approved_by)}",
             ],
-            a(".btn.primary", href=place("inbox", "output", output.output_key))["Decide"],
+            asked.at is None
+            and a(".btn.primary", href=place("inbox", "output", output.output_key))["Decide"],
         ]
     if output.next_attempt_at is not None and output.status in OPEN:
         return div(".note")[
@@ -280,6 +291,8 @@ def about(output: OutputRecord) -> Element:
     )
 
 
-SCREEN: Final = Screen(path="/outputs", draw=draw, section="/outputs", filters=FILTERS)
+SCREEN: Final = Screen(
+    path="/outputs", draw=draw, section="/outputs", filters=FILTERS, has_past=True
+)
 
-ONE: Final = Screen(path="/outputs/{key:path}", draw=draw_one, section="/outputs")
+ONE: Final = Screen(path="/outputs/{key:path}", draw=draw_one, section="/outputs", has_past=True)

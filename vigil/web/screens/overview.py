@@ -28,7 +28,7 @@ from vigil.web.drawing.parts import (
     titled,
     when,
 )
-from vigil.web.screen import Drawn, PageRequest, Screen
+from vigil.web.screen import Drawn, PageRequest, Screen, address
 from vigil.web.screens.episodes.counts import NONE, count_episodes
 from vigil.web.screens.episodes.episodes import table_of
 from vigil.web.screens.episodes.waiting import ActorQueue, read_queues
@@ -66,7 +66,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     return Drawn(
         title="Overview",
         parts={
-            "facts": figures(asked, findings, counts, waiting, costs.total),
+            "facts": figures(findings, counts, waiting, costs.total),
             "chart": activity(spans, changes, since),
             "latest": lately(latest.items, asked, await read_queues(client, latest.items)),
             "findings": wrong(worst.items, asked),
@@ -87,7 +87,7 @@ async def draw_past(client: Client, asked: PageRequest) -> Drawn:
     return Drawn(
         title="Overview",
         parts={
-            "facts": figures(asked, findings, counts, waiting, None),
+            "facts": figures(findings, counts, waiting, None),
             "latest": lately(latest.items, asked, {}),
             "findings": wrong(worst.items, asked),
             "unknown": p(".muted")["The chart, costs and nodes have no past, and are left out."],
@@ -103,7 +103,6 @@ def first_span(now: datetime) -> datetime:
 
 
 def figures(
-    asked: PageRequest,
     findings: Mapping[str, int],
     episodes: Mapping[str, str],
     waiting: Mapping[str, int],
@@ -112,12 +111,12 @@ def figures(
     """Return the numbers that say whether all is well, each with a link to what it counts."""
     active, asking = sum(findings.values()), sum(waiting.values())
     counted = (
-        ("Active findings", count(active), asked.to("/findings")),
-        ("Waiting for people", count(asking), asked.to("/inbox")),
-        ("Running", episodes.get("running", NONE), asked.to("/episodes", status="running")),
-        ("Queued", episodes.get("queued", NONE), asked.to("/episodes", status="queued")),
-        ("Blocked", episodes.get("blocked", NONE), asked.to("/episodes", status="blocked")),
-        ("Failed", episodes.get("failed", NONE), asked.to("/episodes", status="failed")),
+        ("Active findings", count(active), "/findings"),
+        ("Waiting for people", count(asking), "/inbox"),
+        ("Running", episodes.get("running", NONE), address("/episodes", status="running")),
+        ("Queued", episodes.get("queued", NONE), address("/episodes", status="queued")),
+        ("Blocked", episodes.get("blocked", NONE), address("/episodes", status="blocked")),
+        ("Failed", episodes.get("failed", NONE), address("/episodes", status="failed")),
     )
     said: list[tuple[str, Node]] = [(word, a(href=href)[number]) for word, number, href in counted]
     spent = money(cost.cost_usd) if cost is not None else ""
@@ -177,7 +176,7 @@ def lately(
     return card(
         "Latest episodes",
         table_of(episodes, asked, queues),
-        beside=a(href=asked.to("/episodes"))["All"],
+        beside=a(href="/episodes")["All"],
     )
 
 
@@ -197,7 +196,7 @@ def wrong(findings: Sequence[FindingSummary], asked: PageRequest) -> Element:
             (
                 li(data_key=each.finding_key)[
                     div[
-                        titled(asked.to(place("findings", each.finding_key)), each.summary),
+                        titled(place("findings", each.finding_key), each.summary),
                         small[each.actor_id, " · ", when(each.raised_at, asked.now)],
                     ],
                     pill(each.severity),
@@ -205,7 +204,7 @@ def wrong(findings: Sequence[FindingSummary], asked: PageRequest) -> Element:
                 for each in findings
             )
         ],
-        beside=a(href=asked.to("/findings"))["All"],
+        beside=a(href="/findings")["All"],
     )
 
 

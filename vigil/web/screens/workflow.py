@@ -66,7 +66,7 @@ class StepOfGraph(msgspec.Struct, frozen=True):
 
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read an instance, and draw it."""
-    instance = await client.workflows.get(asked.words["id"])
+    instance = await client.workflows.get(asked.words["id"], at=asked.at)
     steps = msgspec.convert(instance.steps or (), tuple[StepOfGraph, ...])
     return Drawn(
         title=instance.workflow_id,
@@ -93,7 +93,7 @@ def figures(instance: WorkflowRecord, asked: PageRequest) -> Element:
         [
             ("Took" if instance.finished_at else "Since", lasted(took_ms)),
             ("Done", f"{done:,} of {len(instance.items):,}"),
-            ("Spent", money(instance.spent_usd)),
+            ("Spent", "unknown" if instance.spent_usd is None else money(instance.spent_usd)),
             ("Budget", budget),
             ("Depth", count(instance.depth or None)),
         ]
@@ -216,7 +216,7 @@ def _told(item: WorkflowItem, asked: PageRequest) -> Node:
     error = ": ".join(filter(None, (item.error_class, item.error_detail)))
     undone = item.compensation_status
     return fragment[
-        item.attempts > 1 and small[f"attempt {item.attempts}"],
+        (item.attempts or 0) > 1 and small[f"attempt {item.attempts}"],
         error and small(".error-text")[error[:ERROR_CHARS_MAX]],
         fragment[small["tried again ", when(item.retry_at, asked.now)]] if item.retry_at else None,
         small[f"undone by an episode: {undone} ", episode_link(item.compensation_episode_id)]
@@ -259,7 +259,9 @@ def waits(items: Sequence[WorkflowItem], asked: PageRequest) -> Node:
             for each in asking[:ASKING_MAX]
         ),
         (strong[f"{step} has failed, and waits for a person"] for step in paused),
-        bool(asking) and a(".btn.primary", href=address("/inbox", kind="workflow_step"))["Decide"],
+        bool(asking)
+        and asked.at is None
+        and a(".btn.primary", href=address("/inbox", kind="workflow_step"))["Decide"],
     ]
 
 
@@ -346,4 +348,6 @@ def about(instance: WorkflowRecord, asked: PageRequest) -> Element:
     )
 
 
-SCREEN: Final = Screen(path="/workflows/{id}", draw=draw, section="/workflows", filters=("zoom",))
+SCREEN: Final = Screen(
+    path="/workflows/{id}", draw=draw, section="/workflows", filters=("zoom",), has_past=True
+)

@@ -52,10 +52,11 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     page = await client.workflows.list(
         status=asked.filter("status"),
         workflow=workflow,
+        at=asked.at,
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
-    counts = await client.workflows.count(workflow=workflow)
+    counts = await client.workflows.count(workflow=workflow, at=asked.at)
     return Drawn(
         title="Workflows",
         parts={"filters": filters(asked, counts), "list": list_of(asked, page)},
@@ -115,4 +116,6 @@ def waiting_words(instance: WorkflowSummary) -> str:
     return ""
 
 
-SCREEN: Final = Screen(path="/workflows", draw=draw, section="/workflows", filters=FILTERS)
+SCREEN: Final = Screen(
+    path="/workflows", draw=draw, section="/workflows", filters=FILTERS, has_past=True
+)

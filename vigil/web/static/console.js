@@ -120,10 +120,28 @@
     }
   });
 
-  // The time slider: the page follows the thumb once it is let go.
-  document.addEventListener('change', event => {
+  // Time sliders: they say their time at once, and the page follows when the thumb is let go, or
+  // no key has moved it for a while.
+  const KEYS_MS = 900;
+  let byKey = false, going;
+  const sliderOf = event => {
     const form = event.target.form;
-    if (event.target.type === 'range' && form && 'slider' in form.dataset) form.requestSubmit();
+    return event.target.type === 'range' && form && 'slider' in form.dataset ? form : null;
+  };
+  document.addEventListener('pointerdown', () => { byKey = false; });
+  document.addEventListener('keydown', event => { if (event.target.type === 'range') byKey = true; });
+  document.addEventListener('input', event => {
+    const form = sliderOf(event);
+    if (!form) return;
+    clearTimeout(going);
+    const at = new Date(Date.parse(form.elements.of.value) - event.target.value * 1000);
+    form.querySelector('output').textContent = `${at.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+  });
+  document.addEventListener('change', event => {
+    const form = sliderOf(event);
+    if (!form) return;
+    clearTimeout(going);
+    going = setTimeout(() => form.requestSubmit(), byKey ? KEYS_MS : 0);
   });
 
   // Copies.

@@ -179,6 +179,12 @@ class PartsOfEpisode(EpisodeAsked, frozen=True, kw_only=True):
     limit: Limit = LIMIT_MAX
 
 
+class TimelineOfEpisode(PartsOfEpisode, frozen=True, kw_only=True):
+    """Which episode, which part of its timeline, and up to when."""
+
+    at: Annotated[Time | None, Meta(description="Only what it did by then; null: all.")] = None
+
+
 class CausesOfEpisode(EpisodeAsked, frozen=True, kw_only=True):
     """Which episode, and how far back."""
 
@@ -283,7 +289,7 @@ async def _steps(client: Client, asked: PartsOfEpisode, _: str) -> ListAnswer[St
     return ListAnswer(items=items, next=page.next, why_none=page.why_none)
 
 
-async def _timeline(client: Client, asked: PartsOfEpisode, _: str) -> ListAnswer[TimelineRow]:
+async def _timeline(client: Client, asked: TimelineOfEpisode, _: str) -> ListAnswer[TimelineRow]:
     page = await client.episodes.timeline(**said(asked))
     items = [msgspec.convert(each, TimelineRow, from_attributes=True) for each in page]
     return ListAnswer(items=items, next=page.next, why_none=page.why_none)
@@ -420,7 +426,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="List all that one episode did, in order, as far as people may see it.",
         role=Role.VIEWER,
         scope=READ,
-        asks=PartsOfEpisode,
+        asks=TimelineOfEpisode,
         gives=ListAnswer[TimelineRow],
         call=_timeline,
     ),

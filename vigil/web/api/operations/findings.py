@@ -65,6 +65,12 @@ class FindingAsked(ApiRequest, frozen=True, kw_only=True):
     key: str
 
 
+class ReadFinding(FindingAsked, frozen=True, kw_only=True):
+    """Which finding, and when."""
+
+    at: Past = None
+
+
 class CausesOfFinding(FindingAsked, frozen=True, kw_only=True):
     """Which finding, and how far back."""
 
@@ -145,9 +151,9 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="Return the latest raise of a finding, and what happened to it.",
         role=Role.VIEWER,
         scope=READ,
-        asks=FindingAsked,
+        asks=ReadFinding,
         gives=FindingRecord,
-        call=lambda client, asked, _: client.findings.get(asked.key),
+        call=lambda client, asked, _: client.findings.get(asked.key, at=asked.at),
         commands=["findings show"],
     ),
     Operation(

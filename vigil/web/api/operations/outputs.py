@@ -17,6 +17,7 @@ from vigil.web.api.operation import (
     Keys,
     ListAnswer,
     Operation,
+    Past,
     Reason,
     WaitS,
     Words,
@@ -35,6 +36,7 @@ class ListOutputs(AskedOfList, frozen=True, kw_only=True):
     actor: Words = None
     adapter: str | None = None
     episode_id: str | None = None
+    at: Past = None
 
 
 class CountOutputs(ApiRequest, frozen=True, kw_only=True):
@@ -43,12 +45,14 @@ class CountOutputs(ApiRequest, frozen=True, kw_only=True):
     actor: Words = None
     adapter: str | None = None
     episode_id: str | None = None
+    at: Past = None
 
 
 class OneOutput(ApiRequest, frozen=True, kw_only=True):
     """Which output."""
 
     key: str
+    at: Past = None
 
 
 class ChangeOutputs(ApiRequest, frozen=True, kw_only=True):
@@ -92,7 +96,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         scope=READ,
         asks=OneOutput,
         gives=OutputRecord,
-        call=lambda client, asked, _: client.outputs.get(asked.key),
+        call=lambda client, asked, _: client.outputs.get(asked.key, at=asked.at),
         commands=["outputs show"],
     ),
     Operation(

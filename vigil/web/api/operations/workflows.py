@@ -24,6 +24,7 @@ from vigil.web.api.operation import (
     ListAnswer,
     NothingAsked,
     Operation,
+    Past,
     Reason,
     WaitS,
     Words,
@@ -40,18 +41,26 @@ class ListWorkflows(AskedOfList, frozen=True, kw_only=True):
 
     status: Words = None
     workflow: str | None = None
+    at: Past = None
 
 
 class CountWorkflows(ApiRequest, frozen=True, kw_only=True):
     """Which instances."""
 
     workflow: str | None = None
+    at: Past = None
 
 
 class OneInstance(ApiRequest, frozen=True, kw_only=True):
     """Which instance."""
 
     id: Annotated[str, Meta(description="Its id, or so much of the beginning that it is one.")]
+
+
+class ReadInstance(OneInstance, frozen=True, kw_only=True):
+    """Which instance, and when."""
+
+    at: Past = None
 
 
 class StartWorkflow(ApiRequest, frozen=True, kw_only=True):
@@ -137,9 +146,9 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         does="Return one instance, and the state of each of its steps.",
         role=Role.VIEWER,
         scope=READ,
-        asks=OneInstance,
+        asks=ReadInstance,
         gives=WorkflowRecord,
-        call=lambda client, asked, _: client.workflows.get(asked.id),
+        call=lambda client, asked, _: client.workflows.get(asked.id, at=asked.at),
         commands=["workflows show"],
     ),
     Operation(

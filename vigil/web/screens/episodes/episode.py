@@ -75,12 +75,13 @@ UNSAID: Final = frozenset({"trigger", "budget", "mode"})
 
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read an episode and its timeline, and draw them."""
-    row = await client.episodes.describe(asked.words["id"])
+    row = await client.episodes.describe(asked.words["id"], at=asked.at)
     waited = row["waits_for"]
     ref = waited["ref"] if isinstance(waited, dict) else None
-    episode = replace(record_of({**row}, EpisodeRecord), blocked_ref=ref or None)
+    unknown = {name: 0 for name in USE if row[name] is None}
+    episode = replace(record_of({**row, **unknown}, EpisodeRecord), blocked_ref=ref or None)
     entries = await client.episodes.timeline(
-        episode.episode_id, after=asked.filter("after"), limit=ENTRIES_MAX
+        episode.episode_id, at=asked.at, after=asked.filter("after"), limit=ENTRIES_MAX
     )
     return Drawn(
         title=f"{episode.actor_id} / {episode.expectation_id}",
@@ -100,9 +101,8 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         ],
         parts={
             "facts": figures(episode, entries.items, asked.now),
-            "timeline": timeline(entries.items, asked.now, is_whole=entries.next is None),
-            "waits": waits(row["waits_for"], episode, asked)
-            or held(await with_position(client, episode), await read_queues(client, [episode])),
+            "timeline": timeline(entries.items, asked, is_whole=entries.next is None),
+            "waits": waits(row["waits_for"], episode, asked) or await _held(client, episode, asked),
             "actions": actions(episode, asked),
             "came": came_to(row, asked),
             "about": about(episode, asked),
@@ -110,6 +110,17 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         side=("waits", "actions", "came", "about"),
         up=("/episodes", "Episodes"),
     )
+
+
+USE: Final = ("turns_used", "tokens_used", "cost_usd", "wall_used_ms")
+"""What nobody knows any more of an episode of the past that had not ended: it is left out."""
+
+
+async def _held(client: Client, episode: EpisodeRecord, asked: PageRequest) -> Node:
+    """Return what holds an episode that waits for its turn; of the past, nobody knows it."""
+    if asked.at is not None:
+        return None
+    return held(await with_position(client, episode), await read_queues(client, [episode]))
 
 
 def figures(episode: EpisodeRecord, entries: Sequence[TimelineEntry], now: datetime) -> Element:
@@ -159,37 +170,39 @@ def spans(entries: Sequence[TimelineEntry], now: datetime) -> list[_Span]:
     return found
 
 
-def timeline(entries: Sequence[TimelineEntry], now: datetime, *, is_whole: bool) -> Element:
+def timeline(entries: Sequence[TimelineEntry], asked: PageRequest, *, is_whole: bool) -> Element:
     """Return what an episode did, each with a bar where it lies in time."""
     if not entries:
         return card("Timeline", nothing("Nothing has happened yet."))
-    drawn = spans(entries, now)
+    drawn = spans(entries, asked.now)
     whole_s = max(each.end_s for each in drawn)
     last = entries[-1]
     return card(
         "Timeline",
         ol(".tl")[
             li[span(".lab")["Step"], scale(whole_s), span(".num")["Took"]],
-            (_line(each, whole_s) for each in drawn),
+            (_line(each, whole_s, asked) for each in drawn),
         ],
-        None if is_whole else p(".pad")[a(href=f"?after={last.position}")["What comes after it"]],
+        None
+        if is_whole
+        else p(".pad")[a(href=asked.link(after=str(last.position)))["What comes after it"]],
         beside=f"{len(entries):,} entries",
     )
 
 
-def _line(each: _Span, whole_s: float) -> Element:
+def _line(each: _Span, whole_s: float, asked: PageRequest) -> Element:
     entry = each.entry
     hue, drawn = look(_state_of(entry))
     said = {name: part for name, part in entry.details.items() if name not in UNSAID}
     head = span(".lab", title=f"{entry.says} ({exact(entry.at)})")[icon(drawn), span[entry.says]]
     return li(class_=hue, data_key=f"{entry.kind}.{entry.position}")[
-        fold(head, _details(entry, said), key=f"d{entry.position}"),
+        fold(head, _details(entry, said, asked), key=f"d{entry.position}"),
         track(each.begin_s, each.end_s, of_s=whole_s),
         span(".num")[lasted((each.end_s - each.begin_s) * 1_000 or None)],
     ]
 
 
-def _details(entry: TimelineEntry, said: Mapping[str, object]) -> Element:
+def _details(entry: TimelineEntry, said: Mapping[str, object], asked: PageRequest) -> Element:
     return div(".more")[
         small[" · ".join(each for each in (exact(entry.at), entry.person, entry.node) if each)],
         entry.error_detail and fragment[strong["error"], value(entry.error_detail)],
@@ -202,6 +215,7 @@ def _details(entry: TimelineEntry, said: Mapping[str, object]) -> Element:
             ]
         ],
         entry.step_no is not None
+        and asked.at is None
         and p[
             a(href=address(place("episodes", entry.episode_id, "fork"), step=str(entry.step_no)))[
                 icon("fork"), f"Fork from step {entry.step_no}"
@@ -271,6 +285,7 @@ def waits(block: object, episode: EpisodeRecord, asked: PageRequest) -> Node:
             block["expires_at"] and fragment[", until ", when(block["expires_at"], asked.now)],
         ],
         block["reason"] == "approval"
+        and asked.at is None
         and a(".btn.primary", href=place("inbox", "episode", episode.episode_id))["Decide"],
         bool(block["ref"]) and asked.role.includes(Role.OPERATOR) and answering(block, episode),
     ]
@@ -405,4 +420,6 @@ def _instance(episode: EpisodeRecord) -> Element:
     return a(href=here)[f"{episode.workflow_id}, step {episode.workflow_step_id}"]
 
 
-SCREEN: Final = Screen(path="/episodes/{id}", draw=draw, section="/episodes", filters=("after",))
+SCREEN: Final = Screen(
+    path="/episodes/{id}", draw=draw, section="/episodes", filters=("after",), has_past=True
+)

@@ -191,7 +191,7 @@ def _row(
     return (
         fragment[
             titled(
-                asked.to(place("episodes", episode.episode_id)),
+                place("episodes", episode.episode_id),
                 f"{episode.actor_id} / {episode.expectation_id}",
                 said_of(episode),
             ),

@@ -90,7 +90,7 @@ def _row(order: OrderSummary, asked: PageRequest) -> tuple[Node, ...]:
         order.mode,
         f"{order.partitions} partitions" if order.partitions else None,
     )
-    page = asked.to(place("actors", order.actor_id) if order.actor_id else place("nodes"))
+    page = place("actors", order.actor_id) if order.actor_id else place("nodes")
     return (
         titled(
             page, " · ".join(filter(None, about)) or order.order_key, order.reason or "no reason"
