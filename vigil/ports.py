@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from engine.node.node import Node
     from engine.operations.census import cancel_related
     from engine.operations.decide_request import ApprovalTarget, decide_request
+    from engine.operations.events.why_unheard import Unheard, why_output_unheard, why_unheard
     from engine.operations.reconcile import reconcile
     from engine.operations.settle import settle
-    from engine.operations.why_unheard import Unheard, why_output_unheard, why_unheard
     from engine.outputs.requests import cancel_output, retry_output
     from engine.waits.requests import resolve
     from engine.workflows.requests import (
@@ -54,7 +54,7 @@ _HOMES: Final = {
     "engine.operations.decide_request": "ApprovalTarget decide_request",
     "engine.operations.reconcile": "reconcile",
     "engine.operations.settle": "settle",
-    "engine.operations.why_unheard": "Unheard why_output_unheard why_unheard",
+    "engine.operations.events.why_unheard": "Unheard why_output_unheard why_unheard",
     "engine.outputs.requests": "cancel_output retry_output",
     "engine.waits.requests": "resolve",
     "engine.workflows.requests": (

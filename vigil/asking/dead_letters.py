@@ -10,7 +10,7 @@ from engine.cluster.nodes import NodeInfo
 from engine.episodes.episode import fold
 from engine.errors import Rejected
 from engine.operations.dead_letters import DeadLetterRequests
-from engine.operations.why_unheard import unheard
+from engine.operations.events.why_unheard import unheard
 from streams.clock import Clock
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind

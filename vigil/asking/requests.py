@@ -16,7 +16,7 @@ from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
 from engine.episodes.episode import fold
 from engine.episodes.fire import fired_episode_id
-from engine.operations.why_unheard import Unheard, instance_unheard, unheard
+from engine.operations.events.why_unheard import Unheard, instance_unheard, unheard
 from engine.runtime.gather import gather_bounded
 from engine.validation import check_name, check_text
 from streams.clock import SystemClock

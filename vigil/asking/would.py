@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from engine.operations.would_fire import Replay
+from engine.operations.events.would_fire import Replay
 from streams.clock import Clock
 from streams.ports.all import Ports
 from streams.ports.domain_events import DomainEvent

@@ -1071,7 +1071,7 @@ class EpisodeCalls:
         """
         from engine.cluster.members import live_nodes
         from engine.episodes import cancel as requester
-        from engine.operations.why_unheard import unheard
+        from engine.operations.events.why_unheard import unheard
         from vigil.asking.requests import IN_FLIGHT_MAX, in_batches
 
         open_, name = [each for each in episodes if each.is_open], self._connections.who(by)

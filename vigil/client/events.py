@@ -27,7 +27,7 @@ from vigil.errors import EventsMissed, Mistake, Trouble, told
 
 if TYPE_CHECKING:
     from engine.app.actor import Actor
-    from engine.operations.why_event import EventVerdicts
+    from engine.operations.events.why_event import EventVerdicts
     from streams.model.losses import StreamState
     from streams.ports.all import Ports
     from vigil.asking.would import EventsReplayed
@@ -204,7 +204,7 @@ class EventCalls:
         Of the last 24 hours, and the newest 200 refusals of each expectation; beyond that, only the
         episodes of an event are known.
         """
-        from engine.operations.why_event import why_event
+        from engine.operations.events.why_event import why_event
 
         async with self._connections.log(is_reading=True) as ports:
             return await why_event(ports, event_id, clock=self._connections.clock)
@@ -268,7 +268,7 @@ class EventCalls:
             Mistake: no expectation of `actors` is fired by events of the stack, or `since` cannot
                 be.
         """
-        from engine.operations.would_fire import Replay
+        from engine.operations.events.would_fire import Replay
         from vigil.asking.would import replayed
 
         check_since(since)

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from engine.definitions.text import Format, Written
     from engine.findings.store import FindingChange
     from engine.operations.decide_request import ApprovalTarget
+    from engine.operations.events.why_event import EventVerdicts
     from engine.operations.reconcile import Reconciled
     from engine.operations.replay import Frame
-    from engine.operations.why_event import EventVerdicts
     from engine.orders.store import OrderDrift
     from engine.people.identity import Identity
     from engine.people.sign_in import SignedIn

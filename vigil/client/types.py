@@ -9,9 +9,9 @@ from engine.agents.prompts.model_prompt import ModelPrompt
 from engine.definitions.store import DefinitionChange
 from engine.findings.store import FindingChange
 from engine.operations.decide_request import ApprovalTarget
+from engine.operations.events.why_event import EventVerdicts
 from engine.operations.reconcile import Reconciled
 from engine.operations.replay import Frame
-from engine.operations.why_event import EventVerdicts
 from engine.orders.store import OrderDrift
 from engine.workflows.instance import Instance
 from projections.postgres.query_result import Row, Table

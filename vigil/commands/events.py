@@ -22,8 +22,8 @@ from vigil.printing.output import say_aside, show_record, show_sheet, show_table
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
-    from engine.operations.why_event import EventVerdict, EventVerdicts
-    from engine.operations.would_fire import Replay, WouldRuling
+    from engine.operations.events.why_event import EventVerdict, EventVerdicts
+    from engine.operations.events.would_fire import Replay, WouldRuling
     from vigil.asking.would import EventsReplayed
 
 app = typer.Typer(no_args_is_help=True)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
 from engine.episodes.episode import Episode, fold
-from engine.operations.why_unheard import instance_unheard, unheard
+from engine.operations.events.why_unheard import instance_unheard, unheard
 from streams.json import NOTHING, raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened

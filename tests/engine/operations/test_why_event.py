@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from engine.app.conditions import gt
-from engine.operations.why_event import why_event
+from engine.operations.events.why_event import why_event
 from streams.ports.refusals import KEPT_MAX
 from vigil import Actor, App, ConvergeResult, Workflow, by_value, event, workflow
 from vigil.testing import run

@@ -8,7 +8,7 @@ from engine.app.actions import approval
 from engine.app.outputs import propose_output
 from engine.episodes.fire import fire
 from engine.errors import BadRequest, Refused
-from engine.operations.why_unheard import why_output_unheard, why_unheard
+from engine.operations.events.why_unheard import why_output_unheard, why_unheard
 from engine.outputs.keys import proposal
 from streams.memory import MemoryPorts, memory_ports
 from streams.model.events import EndStatus

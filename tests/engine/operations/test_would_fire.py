@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from engine.app.conditions import gt
-from engine.operations.would_fire import Replay
+from engine.operations.events.would_fire import Replay
 from streams.ports.domain_events import DomainEvent
 from tests.spec import EPOCH
 from vigil import Actor, Breaker, ConvergeResult, by_value, event, every, manual

@@ -12,9 +12,9 @@ import msgspec
 from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from engine.episodes.recovery import SweepVerdict
 from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
+from engine.operations.events.why_event import EventVerdict, EventVerdicts
 from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, LabVerdict
 from engine.operations.reconcile import Reconciled
-from engine.operations.why_event import EventVerdict, EventVerdicts
 from projections.records import (
     AuditEntry,
     CostSummary,

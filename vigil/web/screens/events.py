@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from htpy import Element, Node, a, button, form, fragment, small
 
-from engine.operations.why_event import EventVerdict, EventVerdicts
+from engine.operations.events.why_event import EventVerdict, EventVerdicts
 from engine.people.identity import Role
 from projections.records import RefusalSummary
 from streams.model.refusals import (

@@ -1,0 +1,1 @@
+"""What events do: what became of one, what rules would do with those that are kept."""
