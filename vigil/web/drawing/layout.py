@@ -90,9 +90,9 @@ class PageFrame:
     """What was asked for, which has the time of the page; None: the page is not of a screen."""
     has_past: bool = False
     """Whether the page is as it was at that time."""
-
     retry_s: int = 0
     """How often a browser is to load the page anew, in seconds; 0: it is not to."""
+
 
 def parts_of(drawn: Drawn) -> dict[str, Element]:
     """Return the parts of a page by name, as the script finds them again; first its head."""
