@@ -172,6 +172,23 @@ outputs: Final = _meter.create_counter(
 )
 
 
+retention_gone: Final = _meter.create_counter(
+    "vigil.retention.gone",
+    unit="{thing}",
+    description="Old things that were let go, by step and what they are",
+)
+
+retention_failures: Final = _meter.create_counter(
+    "vigil.retention.failures",
+    unit="{step}",
+    description="Steps of runs that could not let go all that is old, by step",
+)
+
+retention_duration: Final = _meter.create_histogram(
+    "vigil.retention.duration", unit="s", description="Time that a run of retention took"
+)
+
+
 class _Tracing:
     """Whether tracing is set up. Asking OpenTelemetry costs more than a step of an episode does."""
 

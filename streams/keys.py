@@ -4,6 +4,7 @@ claims     episode.<actor>.<episode>                   the lease on an episode
            lane.<actor>                                the lease of an actor's scheduler
            projector.<name>                            the lease of a projector
            layout                                      the lease for changing the partitions
+           retention                                   the lease for letting go what is old
 
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               whether the actor is to wait, on every node
@@ -30,12 +31,14 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            spending.actor.<actor>.<window>             what the actor has spent in that window
            spending.stack.<window>                     what all actors have
            streams                                     a copy of the registry's
+           retention                                   when old things were last let go, and which
 
 Cooldowns, breakers, ends, overlaps, workflows, parked episodes, what was published and what was
 spent follow from the log, and are made anew from it where the gates are lost.
 
 `mode` and `pause` are copies: what people order of a node or an actor is an aggregate of that key,
-and so is what they order of a `breaker`.
+and so is what they order of a `breaker`. Of more such aggregates no bucket has a copy: `retention`
+and `retention.<actor>` (how long things are kept), `cuts`, `hold.<kind>.<held>`.
 
 Nodes, actors, expectations and ids of episodes are names. A subject is data, of any length, and
 becomes one token by `subject_token`. Functions that take a subject raise `BadName` where it is not
@@ -82,6 +85,16 @@ LOGIN: Final = "login"
 
 LAYOUT_CLAIM: Final = "layout"
 """The lease for spreading a stack over other partitions."""
+
+RETENTION: Final = "retention"
+"""The lease for letting go what is old; the key of when that was last done; and that of how long
+things are kept, which actors may say for themselves."""
+
+CUTS: Final = "cuts"
+"""The key of the times that things which ended before are gone from the tables."""
+
+HOLDS: Final = "hold"
+"""Begins the keys of what people hold."""
 
 _EPISODES: Final = "episode"
 
@@ -226,6 +239,16 @@ def spending_key(actor: str, window: str) -> str:
     """Return the key of what `actor` has spent in `window`, such as `2026-11-29`; empty: all."""
     whose = f"actor.{name(actor, of='actor')}" if actor else "stack"
     return f"{SPENDINGS}.{whose}.{name(window, of='window')}"
+
+
+def retention_key(actor: str = "") -> str:
+    """Return the key of how long things are kept: those of `actor`, or of all that do not say."""
+    return f"{RETENTION}.{name(actor, of='actor')}" if actor else RETENTION
+
+
+def hold_key(kind: str, held: str) -> str:
+    """Return the key of a hold on a subject, an actor or an episode."""
+    return f"{HOLDS}.{name(kind, of='hold')}.{subject_token(held)}"
 
 
 def lost_key(part: str) -> str:

@@ -65,6 +65,9 @@ REMEMBERED: Final = "tests/engine/operations/test_remembered.py"
 FOLLOWING_UP: Final = "tests/engine/reactor/test_follow_up.py"
 REACTING: Final = "tests/engine/reactor/test_reactor.py"
 ORDERING: Final = "tests/engine/orders/test_store.py"
+DECLARED_RETENTION: Final = "tests/engine/app/test_retention.py"
+RETENTION_RULES: Final = "tests/engine/retention/test_rules.py"
+RETENTION_WORKER: Final = "tests/engine/retention/test_worker.py"
 ORDERS: Final = "tests/engine/orders/test_order.py"
 ROSTER: Final = "tests/engine/people/test_roster.py"
 LOGIN: Final = "tests/engine/people/test_login.py"
@@ -11351,5 +11354,56 @@ TABLE: Final[Sequence[Mutant]] = (
         "console: who cannot be recognized for now is led to no login",
         never,
         "tests/web/test_away.py",
+    ),
+    # What is kept for how long.
+    Mutant(
+        "failures-kept-longer",
+        "retention: failures are kept longer than what was done, unless somebody says otherwise",
+        never,
+        DECLARED_RETENTION,
+    ),
+    Mutant(
+        "journal-outlives-events",
+        "retention: no event outlives the episode that it has opened",
+        never,
+        DECLARED_RETENTION,
+    ),
+    Mutant(
+        "archive-outlives-rows",
+        "retention: rows can be made anew of the archive",
+        never,
+        DECLARED_RETENTION,
+    ),
+    Mutant(
+        "stack-keeps-its-streams",
+        "retention: an actor says nothing of what the whole stack shares",
+        never,
+        DECLARED_RETENTION,
+    ),
+    Mutant(
+        "own-retention-first",
+        "retention: an actor's own time comes before that of its stack",
+        gives("self.stack.get(what.value)"),
+        RETENTION_RULES,
+    ),
+    Mutant("held-stays", "retention: what is held does not go", gives("[]"), RETENTION_RULES),
+    Mutant(
+        "cut-never-recedes",
+        "retention: what was cut stays gone",
+        gives("wanted[what, actor_id]"),
+        RETENTION_RULES,
+    ),
+    Mutant("hold-noted-once", "retention: a hold that stands is noted once", gives("True"), ORDERS),
+    Mutant(
+        "one-retention-run",
+        "retention: no second node runs meanwhile",
+        never,
+        RETENTION_WORKER,
+    ),
+    Mutant(
+        "failed-step-stops-no-other",
+        "retention: a step that fails stops no other one",
+        uncaught,
+        RETENTION_WORKER,
     ),
 )

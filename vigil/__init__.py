@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from streams.model.findings import Finding, FindingIntent, FindingOutcome
     from streams.model.money import Price, Spending
     from streams.model.outputs import OutputIntent
+    from streams.model.retention import Retention
     from streams.model.service_levels import ServiceLevel
     from streams.model.triggers import (
         AdaptiveBudget,
@@ -139,8 +140,8 @@ __all__ = [
     "FindingOutcome", "Findings", "FunctionContext", "FunctionTool", "InvalidAction",
     "InvalidFinding", "InvalidOutput", "JsonObject", "ManualTrigger", "Mode", "Model", "Orphan",
     "OutputAdapter", "OutputIntent", "OutputView", "Outputs", "Overrides", "Price", "Refused",
-    "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Spending", "StateSchema", "Step",
-    "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "SynthesisFailed",
+    "Retention", "Retries", "Route", "ScheduleTrigger", "ServiceLevel", "Spending", "StateSchema",
+    "Step", "StepKind", "StepTaken", "Strategy", "StrategyError", "Synthesis", "SynthesisFailed",
     "Synthesizer", "Tool", "ToolBreaker", "ToolFailed", "Trigger", "Unavailable", "UnknownOutcome",
     "Window", "Workflow", "WorkflowTrigger", "abort", "all_of", "approval", "between", "bucket",
     "by_event", "by_payload", "by_value", "checkpoint", "clear_finding", "converge", "cron", "done",
@@ -189,6 +190,7 @@ _HOMES: Final = {
     "streams.model.findings": "Finding FindingIntent FindingOutcome",
     "streams.model.money": "Price Spending",
     "streams.model.outputs": "OutputIntent",
+    "streams.model.retention": "Retention",
     "streams.model.service_levels": "ServiceLevel",
     "streams.model.triggers": (
         "AdaptiveBudget Budget CloudEvent EpisodeTrigger EventTrigger ManualTrigger Mode "

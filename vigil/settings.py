@@ -16,7 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta
@@ -30,9 +39,13 @@ from streams.tokens import name as checked_name
 from vigil import flags, runfile
 from vigil.errors import Mistake
 
+if TYPE_CHECKING:
+    from streams.model.retention import Retention
+
 FILE: Final = "vigil.toml"
 OIDC: Final = "oidc"
-TABLES: Final = frozenset({OIDC})
+RETENTION: Final = "retention"
+TABLES: Final = frozenset({OIDC, RETENTION})
 """Tables of the file that are no settings: what has them reads them."""
 
 PREFIX: Final = "VIGIL_"
@@ -270,6 +283,28 @@ def table_in(path: Path, name: str) -> Mapping[str, Any] | None:
     if found is not None and not isinstance(found, dict):
         raise Mistake(f"{path}: {name}: write it as a table: [{name}]")
     return found
+
+
+def retention_in(path: Path) -> Retention | None:
+    """Return how long things are kept by `[retention]` of `vigil.toml`; None: it has no such table.
+
+    Raises `Mistake` if they cannot be kept so.
+    """
+    from engine.app.checks import problem_of_retention
+    from streams.model.retention import Retention
+
+    table = table_in(path, RETENTION)
+    if table is None:
+        return None
+    known = Retention.__struct_fields__
+    if stray := [each for each in table if each not in known]:
+        near = get_close_matches(stray[0], known, n=1)
+        told = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+        raise Mistake(f"{path}: {RETENTION}: there is no {stray[0]!r}; {told}")
+    retention = Retention(**table)
+    if problem := problem_of_retention(retention):
+        raise Mistake(f"{path}: {RETENTION}: {problem}")
+    return retention
 
 
 def _table(path: Path) -> Mapping[str, Any]:

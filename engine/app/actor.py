@@ -24,6 +24,7 @@ from engine.app.checks import (
     COUNT_MAX,
     Breaker,
     Check,
+    problem_of_actors_retention,
     problem_of_adapting,
     problem_of_adaptive_budget,
     problem_of_breaker,
@@ -43,6 +44,7 @@ from engine.errors import BadRequest, DeclarationError
 from engine.validation import check_name, near
 from streams.model.foreign_streams import ForeignStream
 from streams.model.money import Spending
+from streams.model.retention import Retention
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Overlap, Overrides
 
@@ -452,6 +454,8 @@ class Actor:
     synthesizer: Synthesizer | None
     spending: tuple[Spending, ...] = ()
     """Most that the requests of its episodes to models may cost, by window of the calendar."""
+    retention: Retention | None = None
+    """How long what it has done is kept; None: as its stack says."""
     expectations: dict[str, Expectation] = field(default_factory=dict)
 
     def __init__(
@@ -472,6 +476,7 @@ class Actor:
         capabilities: Sequence[str] | None = None,
         synthesizer: Synthesizer | None = None,
         spending: Sequence[Spending] = (),
+        retention: Retention | None = None,
     ) -> None:
         """Declare an actor.
 
@@ -503,6 +508,9 @@ class Actor:
             spending: most that requests of all its episodes to models may cost in a window, such as
                 `[Spending(usd="5.00", per="day")]`; a request that does not fit ends its episode
                 as `budget_exceeded`. Default: no limit.
+            retention: how long the rows of what has ended are kept, such as
+                `Retention(done="30d", failed="365d")`, in place of what the stack says for them.
+                Default: as the stack says, or what was declared for it before.
 
         Raises `DeclarationError` if a value cannot work; the message names it.
         """
@@ -535,6 +543,9 @@ class Actor:
             "capabilities": check.capabilities("capabilities", capabilities),
             "synthesizer": check.callback("synthesizer", synthesizer),
             "spending": tuple(check.sound("spending", spending, problem_of_spending)),
+            "retention": None
+            if retention is None
+            else check.sound("retention", retention, problem_of_actors_retention),
             "expectations": {},
         }
         for name, value in values.items():

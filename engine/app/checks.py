@@ -24,9 +24,10 @@ from engine.app.strategy import (
 )
 from engine.app.triggers import On, Sources, sources_of
 from engine.errors import BadRequest, DeclarationError
-from engine.validation import check_name, is_whole, near, problem_of_path
+from engine.validation import check_name, is_whole, near, problem_of_path, seconds_of
 from streams.errors import BadName
 from streams.model.money import Per, Price, Spending, priced_name, usd_of
+from streams.model.retention import OF_ACTORS, Retention, RetentionField
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Grant
 from streams.model.waits import OnExpiry
@@ -56,6 +57,21 @@ LEVEL_S_MAX: Final = 31 * 86_400.0
 LEVEL_WINDOW_MAX: Final = 10_000
 """Most episodes that a service level may be measured over."""
 
+
+KEPT_S_MIN: Final = 3_600
+"""The shortest time, in seconds: an hour, so that whoever looks at what has just ended finds it."""
+
+KEPT_S_MAX: Final = 100 * 366 * 86_400
+"""The longest, in seconds: a hundred years. What is to stay for longer is kept for ever."""
+
+FAILED_TIMES: Final = 4
+"""Failures are kept so many times as long as what was done, unless the time for them is given."""
+
+EVENTS_S: Final = 7 * 86_400
+"""How long domain events are kept unless the time for them is given, in seconds: 7 days."""
+
+_LATER: Final = (RetentionField.DONE, RetentionField.FAILED, RetentionField.OUTPUTS)
+"""Rows that the archive must be able to make anew."""
 
 COUNT_MAX: Final = 2**31 - 1
 """Largest count or number of seconds that may be declared: 68 years, if it is seconds."""
@@ -484,3 +500,98 @@ class Check:
         if value is not None and not callable(value):
             raise self.refuse(field_, f"{value!r} is not a function")
         return value
+
+
+def kept_of(retention: Retention) -> dict[str, int]:
+    """Return what is kept for how long, in seconds; what is not named is kept for ever.
+
+    `ValueError`: a time is none, or out of its bounds; the message names its field.
+    """
+    kept: dict[str, int] = {}
+    for what in RetentionField:
+        given = getattr(retention, what.value)
+        if given is not None:
+            kept[what.value] = _seconds(what, given)
+    if retention.done is not None and retention.failed is None:  # guard: failures-kept-longer
+        kept[RetentionField.FAILED.value] = min(
+            FAILED_TIMES * kept[RetentionField.DONE.value], KEPT_S_MAX
+        )
+    return kept
+
+
+def kept_told(retention: Retention) -> dict[str, str]:
+    """Return what is kept for how long, for people."""
+    return {what: _days(seconds) for what, seconds in kept_of(retention).items()}
+
+
+def _seconds(what: RetentionField, given: object) -> int:
+    try:
+        seconds = seconds_of(given, least_s=KEPT_S_MIN, most_s=KEPT_S_MAX)
+    except ValueError as error:
+        raise ValueError(f"{what.value}={error}") from error
+    return round(seconds)
+
+
+def problem_of_retention(retention: object) -> str | None:
+    """Return why what a stack keeps cannot be kept so, or None."""
+    if not isinstance(retention, Retention):
+        return f"{retention!r} is not a Retention(done=…, …)"
+    try:
+        kept = kept_of(retention)
+    except ValueError as error:
+        return str(error)
+    return _problem_of_journal(kept) or _problem_of_archive(kept)
+
+
+def problem_of_actors_retention(retention: object) -> str | None:
+    """Return why what an actor keeps cannot be kept so, or None."""
+    if not isinstance(retention, Retention):
+        return f"{retention!r} is not a Retention(done=…, …)"
+    of_actors = {each.value for each in OF_ACTORS}
+    for name in msgspec.structs.asdict(retention):
+        # guard: stack-keeps-its-streams
+        if getattr(retention, name) is not None and name not in of_actors:
+            return f"{name}: is for the whole stack; write it into [retention] of vigil.toml"
+    try:
+        kept_of(retention)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _problem_of_journal(kept: Mapping[str, int]) -> str | None:
+    """Return why; a stored event whose episode is no longer known would open that again."""
+    journal_s, events_s = (
+        kept.get(RetentionField.JOURNAL),
+        kept.get(RetentionField.EVENTS, EVENTS_S),
+    )
+    if journal_s is not None and journal_s < events_s:  # guard: journal-outlives-events
+        return (
+            f"journal={_days(journal_s)}: an event that is kept for longer, {_days(events_s)},"
+            " could open its episode again; keep the journal at least as long as events"
+        )
+    return None
+
+
+def _problem_of_archive(kept: Mapping[str, int]) -> str | None:
+    """Return why; rows that neither journal nor archive has could not be made anew."""
+    if RetentionField.ARCHIVE not in kept:
+        return None
+    if RetentionField.JOURNAL not in kept:
+        return "archive: nothing is archived without journal=…; leave it out"
+    there_s = kept[RetentionField.JOURNAL] + kept[RetentionField.ARCHIVE]
+    for what in _LATER:
+        row_s = kept.get(what)
+        if row_s is None or row_s > there_s:  # guard: archive-outlives-rows
+            rows = "for ever" if row_s is None else f"for {_days(row_s)}"
+            archived = _days(kept[RetentionField.ARCHIVE])
+            return (
+                f"archive={archived}: rows of {what.value} are kept {rows}, and"
+                " could not be made anew; keep the archive for longer, or them for less long"
+            )
+    return None
+
+
+def _days(seconds: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    return f"{seconds}s" if rest else f"{days}d"

@@ -14,7 +14,7 @@ import msgspec
 
 from engine.app.actions import RequestApproval
 from engine.app.actor import Actor, Expectation
-from engine.app.checks import Breaker
+from engine.app.checks import Breaker, kept_told
 from engine.app.dedupe import ByPayload, ByValue
 from engine.app.triggers import (
     Cron,
@@ -136,6 +136,7 @@ def actor_info(actor: Actor, may: Switch) -> ActorInfo:
         "queue_max": actor.queue_max,
     }
     spending = {each.per: dollars(each.usd) for each in actor.spending}
+    kept = {} if actor.retention is None else kept_told(actor.retention)
     return ActorInfo(
         runs=may.runs,
         wakes=may.wakes,
@@ -147,6 +148,7 @@ def actor_info(actor: Actor, may: Switch) -> ActorInfo:
         limits={
             **(turns if actor.is_laned else {}),
             **({"spending": spending} if spending else {}),
+            **({"retention": kept} if kept else {}),
         },
         expectations={name: _expectation(each) for name, each in actor.expectations.items()},
         workflow=actor.workflow if isinstance(actor, Starter) else "",

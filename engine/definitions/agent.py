@@ -61,6 +61,7 @@ from streams.errors import BadName
 from streams.json import JsonObject, exact
 from streams.model.foreign_streams import FeedStart
 from streams.model.money import Spending
+from streams.model.retention import Retention
 from streams.model.triggers import Overrides
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -435,6 +436,19 @@ class ExpectationDefinition(_PlainOptions):  # type: ignore[misc] # It is made a
 SpendingDefinition: Any = _model_of(Spending)
 
 
+class RetentionDefinition(Strict):
+    """How long an actor keeps what has ended, such as `30d`: the fields of `Retention`."""
+
+    done: str | None = None
+    failed: str | None = None
+    findings: str | None = None
+    outputs: str | None = None
+
+    def made(self) -> Retention:
+        """Return it as code has it."""
+        return Retention(**self.model_dump())
+
+
 class AgentDefinition(Strict):
     """One actor: the options of `Actor`, by the same names, and its expectations."""
 
@@ -453,6 +467,8 @@ class AgentDefinition(Strict):
     """All that its strategies may call; every tool by default."""
     spending: Listed[SpendingDefinition] = ()
     """Most that its requests to models may cost in a window; no limit by default."""
+    retention: RetentionDefinition | None = None
+    """How long what it has done is kept; as the stack says by default."""
     expectations: dict[str, ExpectationDefinition] = Field(
         min_length=1, max_length=EXPECTATIONS_MAX
     )
@@ -509,6 +525,7 @@ def to_actor(
             stacks=definition.stacks,
             capabilities=definition.capabilities,
             spending=[each.made() for each in definition.spending],
+            retention=None if definition.retention is None else definition.retention.made(),
         )
         for name, each in definition.expectations.items():
             at = f"expectations.{name}.strategy"

@@ -34,6 +34,7 @@ from engine.node.refusals import RefusalWriter
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
 from engine.reactor.reactor import Reactor, followed, watch_nodes
+from engine.retention.worker import RetentionWorker
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
 from engine.runtime.dropping import DroppingBuffer
@@ -51,6 +52,7 @@ from streams.errors import Incompatible, StreamError, Unavailable
 from streams.model.losses import LogLost
 from streams.model.modes import NodeMode
 from streams.model.refusals import Refusal
+from streams.model.retention import Retention
 from streams.ports.all import Ports
 from streams.ports.refusals import KEPT_MAX
 from streams.tokens import name as checked_name
@@ -103,6 +105,7 @@ class Node:
         announces: bool = True,
         version: str = "",
         isolation: Isolation | None = None,
+        retention: Retention | None = None,
     ) -> None:
         """Make a node; `run` starts it.
 
@@ -115,11 +118,13 @@ class Node:
             announces: whether `node.started` and `node.stopped` tell of it.
             version: of what runs here, for people.
             isolation: where episodes run that the next crash would end; None: here, as all others.
+            retention: how long the stack is to keep things from now on; None: as before.
         """
         self.name = checked_name(name, of="node")
         self._ports, self._grace_s, self._version = ports, grace_s, version
         self._clock = clock or SystemClock()
         self._isolation, self._stopping = isolation, asyncio.Event()
+        self._retention, self._lets_go = retention, not never_wakes
         self._announces, self._was_announced, self._stop_reason = announces, False, ""
         self._lost: LogLost | None = None
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
@@ -180,6 +185,7 @@ class Node:
         helping: list[Callable[[], Awaitable[None]]] = [
             *self._helpers(node_context, supervisor),
             *(loader.follow, heartbeat.beat, partial(self._watch_parked, loader, supervisor)),
+            *([partial(self._let_go, loader, node_context)] if self._lets_go else []),
         ]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor, heartbeat)))
@@ -346,6 +352,19 @@ class Node:
         """Have parked episodes go on, once it is known which code is here."""
         await self._wait_looked(loader)
         await ParkedWatcher(self._ports, supervisor.context_of).follow()
+
+    async def _let_go(self, loader: DefinitionLoader, node_context: NodeContext) -> None:
+        """Let go what is old, once it is known which actors say how long they keep things."""
+        await self._wait_looked(loader)
+        worker = RetentionWorker(
+            self._ports,
+            self._clock,
+            self.name,
+            node_context.leases,
+            lambda: self._catalog.served,
+            self._retention,
+        )
+        await worker.follow()
 
     def _parts(self, node_context: NodeContext) -> NodeParts:
         return NodeParts(

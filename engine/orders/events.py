@@ -13,12 +13,16 @@ from streams.model.events import (
     ActorPaused,
     ActorResumed,
     BreakerReset,
+    HoldAdded,
+    HoldRemoved,
     LayoutSet,
     LoginRequired,
     LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OrderEvent,
+    RetentionDeclared,
+    RowsCut,
 )
 
 _NAMES: Final[Mapping[type[OrderEvent], str]] = {
@@ -30,6 +34,10 @@ _NAMES: Final[Mapping[type[OrderEvent], str]] = {
     LayoutSet: "layout.set",
     LoginRequired: "login.required",
     LoginWaived: "login.waived",
+    RetentionDeclared: "retention.declared",
+    RowsCut: "retention.rows_cut",
+    HoldAdded: "retention.hold_added",
+    HoldRemoved: "retention.hold_removed",
 }
 
 

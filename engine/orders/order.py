@@ -6,29 +6,50 @@ pause.<actor>                   ActorPaused, ActorResumed    PauseOrder: a copy,
 breaker.<actor>.<expectation>   BreakerReset                 BreakerOrder: carried out in the gates
 layout                          LayoutSet                    LayoutOrder: carried out already
 login                           LoginRequired, LoginWaived   LoginOrder: looked up by commands
+retention, retention.<actor>    RetentionDeclared            RetentionOrder: read before each run
+cuts                            RowsCut                      CutOrder: rows, by the projector
+hold.<kind>.<held>              HoldAdded, HoldRemoved       HoldOrder: rows, and read before runs
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias, get_args
 
 from msgspec.structs import replace
 
 from engine.cluster.modes import GivenOrder, ModeOrder, PauseOrder
-from streams.keys import BREAKERS, LOGIN, MODES, PAUSES, breaker_key, mode_key, pause_key
+from streams.keys import (
+    BREAKERS,
+    CUTS,
+    HOLDS,
+    LOGIN,
+    MODES,
+    PAUSES,
+    RETENTION,
+    breaker_key,
+    hold_key,
+    mode_key,
+    pause_key,
+    retention_key,
+)
 from streams.model.events import (
     ActorPaused,
     ActorResumed,
     BreakerReset,
+    HoldAdded,
+    HoldRemoved,
     LayoutSet,
     LoginRequired,
     LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OrderEvent,
+    RetentionDeclared,
+    RowsCut,
 )
+from streams.model.retention import HoldKind, RetentionCut
 from streams.ports.log import Recorded
 
 LAYOUT: Final = "layout"
@@ -57,7 +78,37 @@ class LoginOrder(GivenOrder, frozen=True, kw_only=True):
     is_required: bool = False
 
 
-Order: TypeAlias = ModeOrder | PauseOrder | BreakerOrder | LayoutOrder | LoginOrder
+class RetentionOrder(GivenOrder, frozen=True, kw_only=True):
+    """How long the things of an actor are kept, or those of all that do not say."""
+
+    kept_s: Mapping[str, int] = {}
+
+
+class CutOrder(GivenOrder, frozen=True, kw_only=True):
+    """What is gone from the tables."""
+
+    cuts: tuple[RetentionCut, ...] = ()
+
+
+class HoldOrder(GivenOrder, frozen=True, kw_only=True):
+    """Whether something is held."""
+
+    kind: HoldKind | None = None
+    """None: nobody has ever held it."""
+    held: str = ""
+    is_over: bool = True
+
+
+Order: TypeAlias = (
+    ModeOrder
+    | PauseOrder
+    | BreakerOrder
+    | LayoutOrder
+    | LoginOrder
+    | RetentionOrder
+    | CutOrder
+    | HoldOrder
+)
 
 
 def key_of(event: OrderEvent) -> str:
@@ -73,6 +124,12 @@ def key_of(event: OrderEvent) -> str:
             return LAYOUT
         case LoginRequired() | LoginWaived():
             return LOGIN
+        case RetentionDeclared(actor_id=actor):
+            return retention_key(actor)
+        case RowsCut():
+            return CUTS
+        case HoldAdded(kind=what, held=held) | HoldRemoved(kind=what, held=held):
+            return hold_key(what.value, held)
 
 
 def unordered(key: str) -> Order:
@@ -86,6 +143,12 @@ def unordered(key: str) -> Order:
             return BreakerOrder()
         case kind if kind == LOGIN:
             return LoginOrder()
+        case kind if kind == RETENTION:
+            return RetentionOrder()
+        case kind if kind == CUTS:
+            return CutOrder()
+        case kind if kind == HOLDS:
+            return HoldOrder()
         case _:
             return LayoutOrder()
 
@@ -108,8 +171,20 @@ def decide(order: Order, event: OrderEvent) -> tuple[OrderEvent, ...]:
         case LoginOrder(), LoginRequired() | LoginWaived():
             changes = order.is_required is not isinstance(event, LoginRequired)
         case _:
-            changes = True
+            changes = _changes_retention(order, event)
     return (event,) if changes else ()
+
+
+def _changes_retention(order: Order, event: OrderEvent) -> bool:
+    match order, event:
+        case RetentionOrder(), RetentionDeclared(kept_s=kept_s):
+            return order.kept_s != kept_s or not order.order_no
+        case CutOrder(), RowsCut(cuts=cuts):
+            return order.cuts != cuts
+        case HoldOrder(), HoldAdded() | HoldRemoved():
+            return order.is_over is isinstance(event, HoldAdded)  # guard: hold-noted-once
+        case _:
+            return True
 
 
 def evolve(order: Order, event: OrderEvent, *, at: datetime, id: str) -> Order:
@@ -135,9 +210,22 @@ def evolve(order: Order, event: OrderEvent, *, at: datetime, id: str) -> Order:
         case LoginOrder(), LoginRequired() | LoginWaived():
             order = replace(order, is_required=isinstance(event, LoginRequired))
         case _:
-            pass
+            order = _evolve_retention(order, event)
     number = order.order_no + 1
     return replace(order, order_no=number, by=event.by, reason=event.reason, at=at)
+
+
+def _evolve_retention(order: Order, event: OrderEvent) -> Order:
+    match order, event:
+        case RetentionOrder(), RetentionDeclared(kept_s=kept_s):
+            return replace(order, kept_s=kept_s)
+        case CutOrder(), RowsCut(cuts=cuts):
+            return replace(order, cuts=cuts)
+        case HoldOrder(), HoldAdded(kind=what, held=held) | HoldRemoved(kind=what, held=held):
+            is_over = isinstance(event, HoldRemoved)
+            return replace(order, kind=what, held=held, is_over=is_over)
+        case _:
+            return order
 
 
 def fold(records: Sequence[Recorded], *, key: str) -> Order:

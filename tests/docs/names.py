@@ -15,6 +15,7 @@ THEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Actors and what starts them": (
         "engine.app.app", "engine.app.actor", "engine.app.triggers", "engine.app.conditions",
         "engine.app.dedupe", "engine.app.checks", "streams.model.service_levels",
+        "streams.model.retention",
     ),
     "Functions and tools": (
         "engine.functions.context", "engine.app.function_tool", "engine.app.tools",

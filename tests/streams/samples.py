@@ -56,6 +56,8 @@ from streams.model.events import (
     FindingRaised,
     FindingUpdated,
     GroupsSet,
+    HoldAdded,
+    HoldRemoved,
     IdentityLinked,
     LaneKept,
     LaneMoved,
@@ -83,7 +85,9 @@ from streams.model.events import (
     PersonAdded,
     PersonRemoved,
     Resolution,
+    RetentionDeclared,
     RoleSet,
+    RowsCut,
     SessionBegun,
     SessionEnded,
     SessionUsed,
@@ -112,6 +116,7 @@ from streams.model.lanes import Ticket
 from streams.model.modes import NodeMode
 from streams.model.outputs import OutputOutcome
 from streams.model.people import LoginSession, Role, SignInWay
+from streams.model.retention import HoldKind, RetentionCut, RetentionField
 from streams.model.triggers import Budget, EventTrigger, ManualTrigger
 from streams.model.waits import Approval, OnExpiry, Wait
 from tests.streams.workflow_samples import GIVEN, WORKFLOW_EVENTS
@@ -559,6 +564,29 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
         LoginRequired(by="ada"),
     ),
     "order.login_waived@1": (LoginWaived(by="ada", reason="audit"), LoginWaived(by="ada")),
+    "order.retention_declared@1": (
+        RetentionDeclared(actor_id="a", kept_s={"done": 86_400}, by="ada", reason="audit"),
+        RetentionDeclared(by="ada"),
+    ),
+    "order.rows_cut@1": (
+        RowsCut(
+            cuts=(
+                RetentionCut(what=RetentionField.DONE, before=AT),
+                RetentionCut(what=RetentionField.FINDINGS, actor_id="a", before=AT),
+            ),
+            by="n1",
+            reason="due",
+        ),
+        RowsCut(cuts=(), by="n1"),
+    ),
+    "order.hold_added@1": (
+        HoldAdded(kind=HoldKind.SUBJECT, held="web 1", by="ada", reason="case 7"),
+        HoldAdded(kind=HoldKind.EPISODE, held="e1", by="ada"),
+    ),
+    "order.hold_removed@1": (
+        HoldRemoved(kind=HoldKind.ACTOR, held="a", by="ada", reason="closed"),
+        HoldRemoved(kind=HoldKind.EPISODE, held="e1", by="ada"),
+    ),
     "person.added@1": (
         PersonAdded(
             name="ann", role=Role.ADMIN, groups=("dba", "oncall"), by="ada", reason="joins"

@@ -40,7 +40,7 @@ from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
 from vigil.serving.stack_work import StackWork
 from vigil.serving.supervised import supervised
-from vigil.settings import Config, shown
+from vigil.settings import FILE, Config, retention_in, shown
 from vigil.version import vigil_version
 
 log = structlog.get_logger("vigil.node")
@@ -254,7 +254,8 @@ async def run_nodes(
     name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
     mode = NodeMode(config.settings.mode)
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
-    own = make(ports, mode=mode, isolation=_isolation(config, app_name))
+    isolation, kept = _isolation(config, app_name), retention_in(Path(FILE))
+    own = make(ports, mode=mode, isolation=isolation, retention=kept)
     guests = [make(each, never_wakes=True) for each in others]
     ends_after_s = BLOCKED_LEASES_MAX * config.settings.lease_s
     async with watched_loop(ends_after_s=ends_after_s), asyncio.TaskGroup() as group:

@@ -1913,7 +1913,8 @@ CREATE TABLE orders (
     event_no bigint NOT NULL,
     change text NOT NULL CHECK (change IN (
         'mode_set', 'mode_unset', 'actor_paused', 'actor_resumed', 'breaker_reset', 'layout_set',
-        'login_required', 'login_waived'
+        'login_required', 'login_waived', 'retention_declared', 'rows_cut', 'hold_added',
+        'hold_removed'
     )),
     node text,
     actor_id text,
@@ -1927,15 +1928,15 @@ CREATE TABLE orders (
 );
 CREATE INDEX orders_latest ON orders (stack, at DESC);
 COMMENT ON TABLE orders IS
-    'What people ordered of a running stack, in order: modes, pauses, resets of circuit breakers, layouts, logins.';
+    'What people ordered of a running stack, in order: modes, pauses, resets of circuit breakers, layouts, logins, retention.';
 COMMENT ON COLUMN orders.stack IS 'The stack that it belongs to.';
 COMMENT ON COLUMN orders.order_key IS
-    'What it is about: mode.NODE, pause.ACTOR, breaker.ACTOR.EXPECTATION, layout or login.';
+    'What it is about: mode.NODE, pause.ACTOR, breaker.ACTOR.EXPECTATION, layout, login, retention, retention.ACTOR, cuts or hold.KIND.HELD.';
 COMMENT ON COLUMN orders.journal_seq IS
     'Sequence of its commit, in the state or in its partition of it.';
 COMMENT ON COLUMN orders.event_no IS 'Position within that commit, from 0.';
 COMMENT ON COLUMN orders.change IS
-    'mode_set, mode_unset, actor_paused, actor_resumed, breaker_reset, layout_set, login_required or login_waived.';
+    'mode_set, mode_unset, actor_paused, actor_resumed, breaker_reset, layout_set, login_required, login_waived, retention_declared, rows_cut, hold_added or hold_removed.';
 COMMENT ON COLUMN orders.node IS 'The node that it is about. NULL: none.';
 COMMENT ON COLUMN orders.actor_id IS
     'The actor that it is about. NULL: none, or every actor of the node.';
@@ -1947,6 +1948,52 @@ COMMENT ON COLUMN orders.partitions IS
 COMMENT ON COLUMN orders.at IS 'When it was given.';
 COMMENT ON COLUMN orders.person IS 'Who gave it.';
 COMMENT ON COLUMN orders.reason IS 'Why, in words.';
+
+
+-- What leaves the tables, and what people hold. The projector deletes by these two.
+
+CREATE TABLE retention_cuts (
+    stack text NOT NULL,
+    what text NOT NULL CHECK (what IN ('done', 'failed', 'findings', 'outputs', 'dead_letters')),
+    actor_id text NOT NULL,
+    journal_seq bigint NOT NULL,
+    before timestamptz NOT NULL,
+    PRIMARY KEY (stack, what, actor_id)
+);
+COMMENT ON TABLE retention_cuts IS
+    'What has left the tables: rows of what ended before these times. Those that are held are there all the same, and some may be there until they are deleted.';
+COMMENT ON COLUMN retention_cuts.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN retention_cuts.what IS
+    'done: episodes and instances that were done or canceled. failed: those that failed, at least in part. findings: raises that are over. outputs: those that are settled. dead_letters: those that were requeued or discarded.';
+COMMENT ON COLUMN retention_cuts.actor_id IS
+    'Whose. Empty: of every actor that has no time of its own.';
+COMMENT ON COLUMN retention_cuts.journal_seq IS
+    'Sequence of its commit, in the state or in its partition of it.';
+COMMENT ON COLUMN retention_cuts.before IS 'What ended before this time has left.';
+
+
+CREATE TABLE retention_holds (
+    stack text NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('subject', 'actor', 'episode')),
+    held text NOT NULL,
+    journal_seq bigint NOT NULL,
+    is_held boolean NOT NULL,
+    at timestamptz NOT NULL,
+    person text NOT NULL,
+    reason text,
+    PRIMARY KEY (stack, kind, held)
+);
+COMMENT ON TABLE retention_holds IS 'What people hold, or have held: nothing of it leaves the tables.';
+COMMENT ON COLUMN retention_holds.stack IS 'The stack that it belongs to.';
+COMMENT ON COLUMN retention_holds.kind IS
+    'subject: all episodes and findings about it, and what came of them. actor: all of its. episode: that one, and what came of it.';
+COMMENT ON COLUMN retention_holds.held IS 'The id of the subject, the actor or the episode.';
+COMMENT ON COLUMN retention_holds.journal_seq IS
+    'Sequence of the commit that last changed the row, in the state or in its partition of it.';
+COMMENT ON COLUMN retention_holds.is_held IS 'Whether it is held now. false: it was.';
+COMMENT ON COLUMN retention_holds.at IS 'When people last held it, or let go of it.';
+COMMENT ON COLUMN retention_holds.person IS 'Who did.';
+COMMENT ON COLUMN retention_holds.reason IS 'Why, in words.';
 
 
 -- Who may use a stack. No row has a secret or the hash of one.

@@ -72,12 +72,16 @@ from streams.model.events.orders import (
     ActorPaused,
     ActorResumed,
     BreakerReset,
+    HoldAdded,
+    HoldRemoved,
     LayoutSet,
     LoginRequired,
     LoginWaived,
     NodeModeSet,
     NodeModeUnset,
     OrderEvent,
+    RetentionDeclared,
+    RowsCut,
 )
 from streams.model.events.outputs import (
     OutputApprovalGiven,

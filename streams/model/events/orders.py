@@ -1,10 +1,12 @@
-"""What people order of a node, an actor, a circuit breaker, the layout, or logins. Pure."""
+"""What people order of a node, an actor, a breaker, the layout, logins, retention. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from streams.model.modes import NodeMode
+from streams.model.retention import HoldKind, RetentionCut
 from streams.model.struct import Event
 
 
@@ -77,6 +79,45 @@ class LoginWaived(Event, frozen=True, kw_only=True, tag="order.login_waived@1"):
     reason: str = ""
 
 
+class RetentionDeclared(Event, frozen=True, kw_only=True, tag="order.retention_declared@1"):
+    """So long are things kept from now on, by the settings of a node or the code of an actor."""
+
+    actor_id: str = ""
+    """Whose things; empty: those of all actors that say nothing of their own."""
+    kept_s: Mapping[str, int] = {}
+    """What (a `RetentionField`) → how long after its end, in seconds; if not named, for ever."""
+    by: str
+    reason: str = ""
+
+
+class RowsCut(Event, frozen=True, kw_only=True, tag="order.rows_cut@1"):
+    """What ended before these times leaves the tables, and does not come back."""
+
+    cuts: tuple[RetentionCut, ...]
+    """All that hold: those of earlier events are forgotten."""
+    by: str
+    reason: str = ""
+
+
+class HoldAdded(Event, frozen=True, kw_only=True, tag="order.hold_added@1"):
+    """Nothing of this may go, however old it is."""
+
+    kind: HoldKind
+    held: str
+    """The subject's id, the actor or the episode."""
+    by: str
+    reason: str = ""
+
+
+class HoldRemoved(Event, frozen=True, kw_only=True, tag="order.hold_removed@1"):
+    """It is kept for as long as everything else again."""
+
+    kind: HoldKind
+    held: str
+    by: str
+    reason: str = ""
+
+
 OrderEvent: TypeAlias = (
     NodeModeSet
     | NodeModeUnset
@@ -86,4 +127,8 @@ OrderEvent: TypeAlias = (
     | LayoutSet
     | LoginRequired
     | LoginWaived
+    | RetentionDeclared
+    | RowsCut
+    | HoldAdded
+    | HoldRemoved
 )

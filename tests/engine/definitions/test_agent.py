@@ -28,6 +28,7 @@ from engine.definitions.agent import (
 from engine.errors import BadDefinition
 from engine.templates.classify import observe_classify_converge
 from streams.model.money import Spending
+from streams.model.retention import Retention
 from streams.model.service_levels import ServiceLevel
 from streams.model.triggers import AdaptiveBudget, Budget, Overrides
 
@@ -172,6 +173,7 @@ OF_ACTORS = {
     "stacks": (["orders", "orders-qa"], {}),
     "capabilities": (["gather"], {}),
     "spending": ([Spending(usd="5.00", per="month")], {}),
+    "retention": (Retention(done="30d", findings="90d"), {}),
 }
 
 

@@ -8,7 +8,17 @@ import pytest
 
 from engine.cluster.modes import ModeOrder, PauseOrder
 from engine.orders.events import order_given
-from engine.orders.order import BreakerOrder, LayoutOrder, LoginOrder, decide, fold, key_of
+from engine.orders.order import (
+    BreakerOrder,
+    CutOrder,
+    HoldOrder,
+    LayoutOrder,
+    LoginOrder,
+    RetentionOrder,
+    decide,
+    fold,
+    key_of,
+)
 from streams.errors import BadName
 from streams.model.events import (
     ActorPaused,
@@ -16,13 +26,18 @@ from streams.model.events import (
     BreakerReset,
     DefinitionDisabled,
     DefinitionKind,
+    HoldAdded,
+    HoldRemoved,
     LayoutSet,
     LoginRequired,
     LoginWaived,
     NodeModeSet,
     NodeModeUnset,
+    RetentionDeclared,
+    RowsCut,
 )
 from streams.model.modes import NodeMode
+from streams.model.retention import HoldKind, RetentionCut, RetentionField
 from streams.ports.log import Commit, Recorded
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -33,6 +48,7 @@ RESUMED = ActorResumed(actor_id="a", by="bob")
 RESET = BreakerReset(actor_id="a", expectation_id="e", by="ann")
 MOVED = LayoutSet(partitions=4, by="ann")
 REQUIRED = LoginRequired(by="ann", reason="audit")
+HELD = HoldAdded(kind=HoldKind.SUBJECT, held="web 1", by="ann", reason="case 7")
 
 
 def mode_set(mode, actor="", by="ann"):
@@ -63,6 +79,10 @@ def after(*events):
         (MOVED, "layout"),
         (REQUIRED, "login"),
         (LoginWaived(by="bob"), "login"),
+        (RetentionDeclared(by="n1"), "retention"),
+        (RetentionDeclared(actor_id="a", by="n1"), "retention.a"),
+        (RowsCut(cuts=(), by="n1"), "cuts"),
+        (HELD, "hold.subject.web=201"),
     ],
 )
 def test_an_order_is_about_one_thing(order, key):
@@ -171,3 +191,24 @@ def test_that_people_have_to_sign_in_is_noted_once_and_so_is_that_they_need_not(
     assert (required.is_required, required.by, required.reason) == (True, "ann", "audit")
     assert decide(required, REQUIRED) == ()
     assert not after(REQUIRED, waived).is_required
+
+
+def test_what_is_held_is_held_once_and_again_once_it_is_let_go():
+    removed = HoldRemoved(kind=HoldKind.SUBJECT, held="web 1", by="bob")
+    assert decide(HoldOrder(), removed) == ()
+    held = after(HELD)
+    assert (held.kind, held.held, held.is_over) == (HoldKind.SUBJECT, "web 1", False)
+    assert decide(held, HELD) == ()
+    gone = after(HELD, removed)
+    assert gone.is_over
+    assert decide(gone, HELD) == (HELD,)
+
+
+def test_what_is_kept_and_what_is_cut_is_noted_when_it_changes():
+    declared = RetentionDeclared(kept_s={"done": 86_400}, by="n1")
+    assert decide(RetentionOrder(), declared) == (declared,)
+    assert after(declared).kept_s == {"done": 86_400}
+    assert decide(after(declared), declared) == ()
+    cut = RowsCut(cuts=(RetentionCut(what=RetentionField.DONE, before=AT),), by="n1")
+    assert decide(CutOrder(), cut) == (cut,)
+    assert decide(after(cut), cut) == ()
