@@ -8,6 +8,9 @@ ProjectionError
 ├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
 ├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
 ├── MigrationUnknown      another version made the tables   drop the rows: they come back
+├── OtherHistory          a rebuild was of another log        begin it anew
+├── RebuildRunning        another rebuild is at it            wait for its end
+├── NotMigrated           the tables are of another version   start a projector of this one
 ├── QueryRefused          Postgres does not run this query    the caller's input: report it
 ├── BadPlace              not a place on this journal         the caller's input: report it
 └── BadSchema             cannot name a schema                the caller's input: report it
@@ -89,6 +92,36 @@ class MigrationUnknown(ProjectionError):
             "start one: it makes the rows again from what the log holds"
         )
         self.name = name
+
+
+class OtherHistory(ProjectionError):
+    """A rebuild that was left unfinished read another log than the one that is there."""
+
+    def __init__(self, stream: str, *, position: int) -> None:
+        super().__init__(
+            f"stream {stream} has another commit at {position} than the unfinished rebuild has "
+            "seen; begin anew with --anew"
+        )
+        self.stream = stream
+
+
+class RebuildRunning(ProjectionError):
+    """Somebody else makes new rows of the stack at this moment."""
+
+    def __init__(self, stack: str) -> None:
+        super().__init__(f"the tables of stack {stack} are being rebuilt or verified already")
+        self.stack = stack
+
+
+class NotMigrated(ProjectionError):
+    """The tables were made by other migrations than this version has."""
+
+    def __init__(self, schema: str, *, detail: str) -> None:
+        super().__init__(
+            f"schema {schema} {detail}. Start a projector of this version first: it brings the "
+            "tables to the shape that a rebuild fills"
+        )
+        self.schema = schema
 
 
 class QueryRefused(ProjectionError):

@@ -56,6 +56,7 @@ WEBHOOK_MAPPINGS: Final = "tests/web/webhooks/test_mappings.py"
 AGENT_TELEMETRY: Final = "tests/engine/agents/test_genai.py"
 AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
 SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
+REBUILD: Final = "tests/projections/rebuild/test_rebuild.py"
 LOSSES: Final = "tests/streams/test_losses.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
 PAST: Final = "tests/streams/jetstream/test_past.py"
@@ -1906,6 +1907,37 @@ TABLE: Final[Sequence[Mutant]] = (
         LOSS_WATCH,
     ),
     Mutant("loss-ends-node", "losses: a node whose reactor finds one ends", dropped, LOSS_WATCH),
+    Mutant(
+        "page-beyond-last-left-out",
+        "history: a page ends with what was asked for",
+        gives("page"),
+        "tests/streams/jetstream/test_stored.py",
+    ),
+    Mutant(
+        "replaced-rows-kept-on",
+        "rebuild: what was replaced is kept for its time",
+        without("1"),
+        REBUILD,
+    ),
+    Mutant(
+        "other-code-begins-anew",
+        "rebuild: only what the same code has begun is continued",
+        without("value.2"),
+        REBUILD,
+    ),
+    Mutant("rebuild-throttled", "rebuild: it reads no faster than allowed", gives("0.0"), REBUILD),
+    Mutant("rebuild-of-one-log", "rebuild: two logs are not mixed", never, REBUILD),
+    Mutant("one-rebuild-at-a-time", "rebuild: one at a time", never, REBUILD),
+    Mutant("rebuild-of-own-version", "rebuild: only of tables of its version", never, REBUILD),
+    Mutant("compared-at-one-position", "rebuild: compared at one position", dropped, REBUILD),
+    Mutant("pruned-rows-stay-away", "rebuild: what was pruned stays away", never, REBUILD),
+    Mutant("rows-of-lost-history-stay", "rebuild: rows without history stay", never, REBUILD),
+    Mutant(
+        "touched-rows-compared-again",
+        "rebuild: what changes meanwhile is compared again",
+        dropped,
+        REBUILD,
+    ),
     Mutant(
         "loss-rows-not-anew",
         "losses: rows do not begin anew",

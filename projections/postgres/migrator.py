@@ -51,7 +51,9 @@ async def migrate(pool: Pool, *, wanted: Sequence[Migration] | None = None) -> l
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(query("begin_migration"))
         schema = connection.get_settings().search_path
-        found = difference(await _applied(connection), migrations() if wanted is None else wanted)
+        found = difference(
+            await applied_migrations(connection), migrations() if wanted is None else wanted
+        )
         if found.changed:
             raise MigrationChanged(found.changed[0], schema=schema)
         if found.unknown:
@@ -62,6 +64,7 @@ async def migrate(pool: Pool, *, wanted: Sequence[Migration] | None = None) -> l
         return [migration.name for migration in found.missing]
 
 
-async def _applied(connection: Connection) -> dict[str, str]:
+async def applied_migrations(connection: Connection) -> dict[str, str]:
+    """Return the migrations of the schema, name → checksum; Postgres's own errors pass."""
     rows = await connection.fetch(query("list_migrations"))
     return {row["name"]: row["checksum"] for row in rows}

@@ -35,6 +35,7 @@ from projections.postgres.batches import (
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from projections.postgres.progress import PROJECTED
+from projections.postgres.rebuild import fresh
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.keys import projector_claim
@@ -55,6 +56,9 @@ STUCK_S: Final = 30.0
 """Wait before looking again at what only a person or a newer version can put right."""
 
 RENEWALS_PER_LEASE: Final = 3
+
+EXPIRED_LOOK_S: Final = 60.0
+"""Between two looks for rows that a rebuild has replaced, and whose time is over, in seconds."""
 
 log = structlog.get_logger("vigil.projector")
 
@@ -103,7 +107,9 @@ async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> Non
     log.info("projecting", stack_name=ports.stack.name, node=lease.holder)
     try:
         await _wait_first_end(
-            held.keep(), *(_follow(feed, ports, pool, clock=clock) for feed in _feeds(ports, clock))
+            held.keep(),
+            _drop_expired(pool, clock),
+            *(_follow(feed, ports, pool, clock=clock) for feed in _feeds(ports, clock)),
         )
     except (LeaseLost, ProjectorFenced) as ended:
         log.warning("standing by", stack_name=ports.stack.name, node=lease.holder, why=str(ended))
@@ -168,6 +174,17 @@ async def _follow(feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock) 
         except LogLost as error:
             await _note(pool, ports, feed, _text(error))
             raise
+
+
+async def _drop_expired(pool: Pool, clock: Clock) -> None:
+    """Drop what rebuilds have replaced, once its time is over."""
+    while True:
+        await clock.sleep(EXPIRED_LOOK_S)
+        # The next look is soon; what keeps Postgres away is logged by those who follow.
+        with suppress(*AWAY):
+            async with pool.acquire() as connection:
+                for schema in await fresh.drop_expired(connection, now=clock.now()):
+                    log.info("dropped what a rebuild had replaced", schema=schema)
 
 
 async def _note(pool: Pool, ports: Ports, feed: BatchSource, text: str) -> None:

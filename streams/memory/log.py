@@ -67,6 +67,13 @@ class MemoryLog:
         """See `EventLog.head`."""
         return self._partition(stream, partition).last_seq
 
+    async def page(
+        self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
+    ) -> Sequence[Recorded]:
+        """See `EventLog.page`."""
+        found = self._partition(stream, partition).past(after, most=most)
+        return [parse_commit(each) for each in found if each.seq <= up_to]
+
     def records(self, stream: Stream) -> Sequence[Recorded]:
         """Return every commit of `stream`, one partition after the other."""
         parts = self._stack.partitions_of(stream)

@@ -113,6 +113,17 @@ class EventLog(Protocol):
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """Return the sequence of the newest message in a partition; 0 when it never had one."""
 
+    async def page(
+        self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
+    ) -> Sequence[Recorded]:
+        """Return the first commits past `after` up to `up_to`, of every aggregate in a partition.
+
+        Some of them, up to `most`; none: there are no more, as the leader knows. Needs no consumer.
+
+        Raises:
+            UnreadableEvent: one of them cannot be decoded.
+        """
+
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:

@@ -398,6 +398,43 @@ async def test_a_follower_that_rests_holds_no_other_up_and_misses_nothing(
         assert ids(await next_of(slow, 1)) == ids(await next_of(quick, 1)) == ["c2502"]
 
 
+async def pages(log, stream, *, after, up_to, most, partition):
+    found = []
+    while page := await log.page(stream, after=after, up_to=up_to, most=most, partition=partition):
+        assert 1 <= len(page) <= most
+        found += page
+        after = page[-1].seq
+    return found
+
+
+async def test_pages_have_every_commit_of_a_partition_once_and_in_order(
+    ports, log, subject, home, neighbour
+):
+    await append_all(ports, subject, 5)
+    await append_all(ports, neighbour, 4, begin=5)
+    found = await pages(log, Stream.JOURNAL, after=START, up_to=9, most=2, partition=home)
+    assert ids(found) == [f"c{n}" for n in range(9)]
+    assert [record.seq for record in found] == list(range(1, 10))
+    assert {record.subject for record in found} == {subject, neighbour}
+
+
+async def test_pages_begin_just_past_a_position_and_end_with_the_last_asked_for(
+    ports, log, subject, home
+):
+    await append_all(ports, subject, 6)
+    found = await pages(log, Stream.JOURNAL, after=2, up_to=4, most=10, partition=home)
+    assert [record.seq for record in found] == [3, 4]
+
+
+async def test_past_the_newest_commit_there_is_no_page(ports, log, subject, home):
+    await append_all(ports, subject, 2)
+    for after in (2, 7):
+        assert (
+            list(await log.page(Stream.JOURNAL, after=after, up_to=9, most=10, partition=home))
+            == []
+        )
+
+
 async def test_bytes_that_are_no_commit_are_reported_with_their_place(log, subject, publish_raw):
     await publish_raw(subject, b"what?", {})
     with pytest.raises(UnreadableEvent) as read:

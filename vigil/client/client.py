@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from vigil.client.stack.nodes import NodeCalls
     from vigil.client.stack.orders import OrderCalls
     from vigil.client.stack.people import PeopleCalls
+    from vigil.client.stack.projections import ProjectionCalls
     from vigil.client.stack.repairs import RepairCalls
     from vigil.client.stack.tokens import TokenCalls
     from vigil.client.workflows import WorkflowCalls
@@ -360,6 +361,13 @@ class Client:
         from vigil.client.stack.people import PeopleCalls
 
         return PeopleCalls(self.connections)
+
+    @cached_property
+    def projections(self) -> ProjectionCalls:
+        """The tables as a whole: `vigil projections`."""
+        from vigil.client.stack.projections import ProjectionCalls
+
+        return ProjectionCalls(self.connections)
 
     @cached_property
     def repairs(self) -> RepairCalls:

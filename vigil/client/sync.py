@@ -21,6 +21,7 @@ from vigil.client.episodes import silent
 from vigil.client.events import REPLAYED_DEFAULT, RULINGS_KEPT_DEFAULT
 from vigil.client.page import LIMIT_MAX
 from vigil.client.stack.nodes import READY_S
+from vigil.client.stack.projections import KEEP
 from vigil.client.stack.repairs import STALE_AFTER_S
 from vigil.client.thread import LoopThread
 from vigil.settings import DECISION_S, ROLLOUT_S, WAIT_S
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from engine.workflows.instance import Instance
     from projections.postgres.query_result import Row, Table
     from projections.postgres.reader import OneOrMore
+    from projections.postgres.rebuild.pace import RebuildProgress
+    from projections.postgres.rebuild.rebuild import RebuildReport, VerifyReport
     from projections.records import (
         AuditEntry,
         CostBy,
@@ -118,6 +121,7 @@ if TYPE_CHECKING:
     from vigil.client.stack.nodes import NodeCalls, NodesView, StreamPosition
     from vigil.client.stack.orders import OrderCalls, OrderOutcome
     from vigil.client.stack.people import PeopleCalls, PersonRecord, SessionRecord
+    from vigil.client.stack.projections import ProjectionCalls, ProjectionsView
     from vigil.client.stack.repairs import RepairCalls
     from vigil.client.stack.tokens import NewToken, TokenCalls
     from vigil.client.workflows import WorkflowCalls
@@ -351,6 +355,11 @@ class SyncClient:
     def people(self) -> SyncPeopleCalls:
         """People, and signing in: `vigil users`."""
         return SyncPeopleCalls(self._client.people, self._thread)
+
+    @cached_property
+    def projections(self) -> SyncProjectionCalls:
+        """The tables as a whole: `vigil projections`."""
+        return SyncProjectionCalls(self._client.projections, self._thread)
 
     @cached_property
     def repairs(self) -> SyncRepairCalls:
@@ -1997,6 +2006,65 @@ class SyncPeopleCalls:
         return self._thread.run(
             self._calls.audit(name=name, change=change, after=after, reverse=reverse, limit=limit)
         )
+
+
+class SyncProjectionCalls:
+    """The calls of `ProjectionCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: ProjectionCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def status(self) -> ProjectionsView:
+        """Return how far the rows have followed each stream, and what rebuilds have left."""
+        return self._thread.run(self._calls.status())
+
+    def rebuild(
+        self,
+        *,
+        keep: Duration = KEEP,
+        most_per_s: float | None = None,
+        dry_run: bool = False,
+        anew: bool = False,
+        tell: Callable[[RebuildProgress], None] | None = None,
+    ) -> RebuildReport:
+        """Make the rows anew beside those that people read, and swap those that differ.
+
+        Nodes, projector and readers go on. A call that was killed is continued by the next one.
+
+        Args:
+            keep: how long to keep what was replaced; 0: not at all.
+            most_per_s: read at most so many events per second.
+            dry_run: say what would change, and change nothing.
+            anew: begin anew what an earlier call has left unfinished.
+            tell: called now and then with how far it is.
+
+        Raises:
+            Mistake: `keep` or `most_per_s` cannot be meant.
+            Trouble: another call is at it, or the tables are of another version.
+        """
+        return self._thread.run(
+            self._calls.rebuild(
+                keep=keep, most_per_s=most_per_s, dry_run=dry_run, anew=anew, tell=tell
+            )
+        )
+
+    def verify(
+        self,
+        *,
+        most_per_s: float | None = None,
+        anew: bool = False,
+        tell: Callable[[RebuildProgress], None] | None = None,
+    ) -> VerifyReport:
+        """Hold the rows against what the journal says, and return the first difference.
+
+        The arguments are those of `rebuild`.
+
+        Raises:
+            Mistake: `most_per_s` cannot be meant.
+            Trouble: another call is at it, the tables are of another version, or the rows do not
+                follow the log.
+        """
+        return self._thread.run(self._calls.verify(most_per_s=most_per_s, anew=anew, tell=tell))
 
 
 class SyncRepairCalls:

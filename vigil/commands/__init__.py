@@ -78,6 +78,9 @@ ENTRIES: Final = {
         "repairs.layout", "Spread a stopped stack over another number of streams."
     ),
     "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
+    "projections": Listed(
+        "stack.projections", "The tables as a whole: status, rebuild, verify.", is_group=True
+    ),
     "sql": Listed("stack.sql", "Query the tables with SQL."),
     "check": Listed(
         "stack.check",

@@ -32,6 +32,7 @@ NEEDED: Final[Mapping[str, Role]] = {
             "recover",
             "reconcile",
             "repartition",
+            "projections rebuild",
             "actors pause",
             "actors resume",
             "actors reset",

@@ -32,6 +32,8 @@ BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 SUBJECTS_MAX: Final = 100
 """Subjects of one question about their last messages."""
 
+_ANY: Final = ">"
+
 _END: Final = "204"
 _NOTHING: Final = "404"
 
@@ -109,6 +111,24 @@ async def all_between(
         found.append(one_more)
         seq = one_more.seq
     return [each for each in found if each.seq <= up_to]  # guard: stored-beyond-last-left-out
+
+
+async def first_between(
+    link: Link, stream: str, *, after: int, up_to: int, most: int
+) -> list[Stored]:
+    """Return the first messages past `after` up to `up_to`, on any subject: some, up to `most`.
+
+    None: there are no more, as the leader knows.
+    """
+    if after >= up_to:
+        return []
+    asked = min(most, up_to - after, BATCH_MAX)
+    page, _ = await _page(link, stream, _ANY, seq=after, most=asked)
+    # A replica may lack the newest ones.
+    if not page:
+        one_more = await first_after(link, stream, _ANY, seq=after)
+        page = [one_more] if one_more else []
+    return [each for each in page if each.seq <= up_to]  # guard: page-beyond-last-left-out
 
 
 async def every_after(

@@ -108,6 +108,14 @@ class JetStreamLog:
         """See `EventLog.head`."""
         return await stored.newest_seq(self._link, self._stack.stream(stream, partition))
 
+    async def page(
+        self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
+    ) -> Sequence[Recorded]:
+        """See `EventLog.page`."""
+        name = self._stack.stream(stream, partition)
+        found = await stored.first_between(self._link, name, after=after, up_to=up_to, most=most)
+        return [parse_commit(each) for each in found]
+
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from nats import connect as open_client
 
 from streams.errors import Unavailable
 from streams.jetstream import connect
 from streams.jetstream.messages import stored
+from streams.layout import Stream
 from tests.contracts.samples import commit
 
 KEYS = [f"disk:{number}" for number in range(9)]
@@ -38,3 +40,18 @@ async def test_an_answer_that_leaves_everything_is_not_asked_for_for_ever(nats, 
     async with connect(nats.url, stack=stack) as ports:
         with pytest.raises(Unavailable):
             await ports.log.newest([ports.stack.finding("disk")])
+
+
+async def test_a_page_ends_with_the_last_that_was_asked_for_also_past_a_gap(nats, stack):
+    async with connect(nats.url, stack=stack) as ports:
+        subjects = [ports.stack.finding(key) for key in KEYS]
+        for each in subjects:
+            await ports.log.append(each, commit("c1"), after=0)
+        client = await open_client(nats.url)
+        stream = ports.stack.stream(Stream.STATE)
+        await client.jetstream().purge_stream(stream, subject=subjects[3])
+        await client.close()
+        page = await ports.log.page(Stream.STATE, after=2, up_to=4, most=10)
+        none = await ports.log.page(Stream.STATE, after=3, up_to=4, most=10)
+    assert [each.seq for each in page] == [3]
+    assert list(none) == []

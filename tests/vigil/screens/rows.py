@@ -15,6 +15,12 @@ from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileSte
 from engine.operations.events.why_event import EventVerdict, EventVerdicts
 from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, LabVerdict
 from engine.operations.reconcile import Reconciled
+from projections.postgres.rebuild.rebuild import (
+    RebuildReport,
+    RowDifference,
+    TableChange,
+    VerifyReport,
+)
 from projections.records import (
     AuditEntry,
     CostSummary,
@@ -38,6 +44,7 @@ from vigil.asking.repairs.recovery import RecoverReport
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.stack.nodes import ActorPause, NodeSummary
 from vigil.client.stack.people import PersonRecord, SessionRecord
+from vigil.client.stack.projections import ProjectionStatus, ProjectionsView, RebuildLeft
 from vigil.commands.serving import mcp
 
 NOW: Final = datetime(2026, 11, 23, 17, 4, 30, tzinfo=UTC)
@@ -690,6 +697,50 @@ RECONCILED: Final = Reconciled(
 DRIFTS: Final[Rows] = [
     {"order_key": "node.vm-2", "problem": "nodes see no mode, and trigger_only was ordered"},
 ]
+PROJECTIONS: Final = ProjectionsView(
+    projections=[
+        ProjectionStatus(
+            projection="journal", position=12_003, head=26_714, lag=14_711, trouble=None,
+            updated_at=before(minutes=3),
+        ),
+        ProjectionStatus(
+            projection="claims", position=881, head=None, lag=None, trouble=None,
+            updated_at=before(minutes=3),
+        ),
+    ],
+    rebuilds=[
+        RebuildLeft(
+            schema="vigil_replaced_0f2c9a77d1e45b60_20261123160430000000", state="replaced",
+            began_at=before(hours=2), replaced_at=before(hours=1), drop_at=before(hours=-23),
+        ),
+    ],
+)  # fmt: skip
+VERIFIED: Final = VerifyReport(
+    stack="vigil",
+    events=1_204_331,
+    took_s=58.2,
+    positions={"journal": 401_223},
+    difference=RowDifference(
+        table="findings",
+        key={"finding_key": "host:disk:web-1", "raise_no": 1},
+        column="summary",
+        live="the disk is empty",
+        journal="the disk is full",
+        seq=9_120,
+    ),
+    changes=[TableChange(table="findings", missing=0, needless=1, wrong=12)],
+)
+REBUILT: Final = RebuildReport(
+    stack="vigil",
+    changes=VERIFIED.changes,
+    events=1_204_331,
+    took_s=61.9,
+    is_resumed=False,
+    is_dry=False,
+    positions={"journal": 401_223},
+    replaced_in="vigil_replaced_0f2c9a77d1e45b60_20261123160430000000",
+    drop_at=before(hours=-23),
+)
 ANSWER: Final[Rows] = [
     {"actor_id": "capacity", "count": 2, "latest": before(hours=1)},
     {"actor_id": "watcher", "count": 17, "latest": before(minutes=3)},

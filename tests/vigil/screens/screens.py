@@ -18,7 +18,7 @@ from vigil.commands.episodes import diff, replay, show
 from vigil.commands.people import tokens, users
 from vigil.commands.repairs import doctor, repair
 from vigil.commands.serving import lab, mcp
-from vigil.commands.stack import check, costs, mode
+from vigil.commands.stack import check, costs, mode, projections
 from vigil.printing import tables
 from vigil.printing.output import show_rows, show_table
 
@@ -106,6 +106,9 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "orders rebuild --dry-run": lambda: mode.print_drifts(rows.DRIFTS, is_dry=True),
     "recover --dry-run": lambda: repair.print_recovered(rows.FORGOTTEN, is_dry=True, now=NOW),
     "reconcile --dry-run": lambda: repair.show_reconciled(rows.RECONCILED, is_dry=True),
+    "projections status": lambda: projections.print_status(rows.PROJECTIONS, now=NOW),
+    "projections verify": lambda: projections.print_verified(rows.VERIFIED),
+    "projections rebuild": lambda: projections.print_rebuilt(rows.REBUILT),
     "sql 'select …'": lambda: show_rows(rows.ANSWER, [*rows.ANSWER[0]], is_json=False),
     "mcp pins watch:app": lambda: mcp.print_pins(rows.PINS),
     "check watch:app": lambda: show_rows(rows.PLACES, check.COLUMNS, is_json=False),

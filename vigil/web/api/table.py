@@ -39,6 +39,8 @@ NEEDS_APP: Final = "it runs code of an app, which the console does not have"
 OF_MACHINE: Final = "it is about commands on the machines of people"
 NEEDS_STOP: Final = "it works on the streams of a stopped stack"
 
+TAKES_LONG: Final = "it reads the whole journal, and takes as long"
+
 NOT_REMOTE: Final[Mapping[str, str]] = {
     "demo": SERVES,
     "up": SERVES,
@@ -52,6 +54,9 @@ NOT_REMOTE: Final[Mapping[str, str]] = {
     "events would": NEEDS_APP,
     "repartition": NEEDS_STOP,
     "uncompress": NEEDS_STOP,
+    "projections status": "it is about the tables of a database, which `/doctor` looks at, too",
+    "projections rebuild": TAKES_LONG,
+    "projections verify": TAKES_LONG,
     "users password": "passwords are no part of the API",
     "users require-login": OF_MACHINE,
     "login": OF_MACHINE,
