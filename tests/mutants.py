@@ -1908,6 +1908,18 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("loss-ends-node", "losses: a node whose reactor finds one ends", dropped, LOSS_WATCH),
     Mutant(
+        "readers-of-one-stack",
+        "rows: a reader of a stack reads that stack",
+        instead("stack = ANY ((SELECT readable_stacks())::text[])", "true"),
+        "tests/projections/test_row_security.py",
+    ),
+    Mutant(
+        "views-read-as-reader",
+        "rows: views show no more than their reader may see",
+        instead("security_invoker = true", "security_invoker = false"),
+        "tests/projections/test_row_security.py",
+    ),
+    Mutant(
         "page-beyond-last-left-out",
         "history: a page ends with what was asked for",
         gives("page"),

@@ -2870,3 +2870,72 @@ BEGIN
     END IF;
 END
 $$;
+
+
+-- Rows are for who may read their stack: members of vigil_reader read all, members of
+-- vigil_reader_<stack> those of that stack. Whoever owns the tables, as the projector does, is
+-- outside of this. A migration that makes a table or a view repeats what the loops do.
+
+CREATE FUNCTION readable_stacks()
+RETURNS text[]
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT coalesce(array_agg(substr(rolname, length('vigil_reader_') + 1)), '{}')
+    FROM pg_roles
+    WHERE starts_with(rolname, 'vigil_reader_') AND pg_has_role(current_user, oid, 'USAGE');
+END;
+COMMENT ON FUNCTION readable_stacks() IS
+    'The stacks whose rows the current user may read as a member of their vigil_reader_<stack>.';
+
+CREATE FUNCTION create_stack_reader(in_stack text)
+RETURNS text
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    reader constant text := 'vigil_reader_' || in_stack;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = reader) THEN
+        EXECUTE format('CREATE ROLE %I NOLOGIN', reader);
+    END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), reader);
+    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', current_schema(), reader);
+    EXECUTE format(
+        'ALTER DEFAULT PRIVILEGES IN SCHEMA %I GRANT SELECT ON TABLES TO %I', current_schema(), reader
+    );
+    RETURN reader;
+END
+$$;
+COMMENT ON FUNCTION create_stack_reader(text) IS
+    'Makes the role vigil_reader_<stack>, unless it is there, and lets it read the rows of that stack in this schema. Returns its name: GRANT it TO someone. Takes the right to make roles.';
+
+DO $$
+DECLARE
+    each regclass;
+BEGIN
+    FOR each IN
+        SELECT c.oid
+        FROM pg_class AS c
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'stack'
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+    LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', each);
+        -- The scalar subquery is run once for each query, not for each row.
+        EXECUTE format(
+            'CREATE POLICY stack_readers ON %s FOR SELECT USING (stack = ANY ((SELECT readable_stacks())::text[]))',  -- guard: readers-of-one-stack
+            each
+        );
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'vigil_reader') THEN
+            EXECUTE format('CREATE POLICY readers ON %s FOR SELECT TO vigil_reader USING (true)', each);
+        END IF;
+    END LOOP;
+    -- Otherwise a view reads as its owner, who sees everything.
+    FOR each IN
+        SELECT c.oid
+        FROM pg_class AS c
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'v'
+    LOOP
+        EXECUTE format('ALTER VIEW %s SET (security_invoker = true)', each);  -- guard: views-read-as-reader
+    END LOOP;
+END
+$$;
