@@ -11,7 +11,7 @@ DEMO_VENV := .venv-demo
 DEMO_READY := $(DEMO_VENV)/.ready
 PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
-EXTRAS := demo,otlp,agents,mcp,web,oidc,dev
+EXTRAS := demo,otlp,agents,mcp,web,oidc,s3,dev
 
 # Tests that wait leave room for others, so more run at a time than a small machine has processors.
 # The longest files are the first.

@@ -15,6 +15,9 @@ StreamError
 ├── TimerConflict      the timer is another one by now read it again, decide again
 ├── LogLost            a stream has lost its past      stop at once, write nothing
 ├── DamagedObject      an object is not what was put   never use it; what needs it fails
+├── DamagedSegment     the archive has something else  never purge by it; restore it from a copy
+├── OtherArchive       it is not of this stream        name another archive, which begins empty
+├── NotInArchive       nobody can read that far back   name the archive that has it
 ├── BadName            no subject, key or address      the caller's input: report it
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
     └── NoSuchStack    nobody has made that stack      correct its name, or start a node of it
@@ -133,6 +136,33 @@ class DamagedObject(StreamError):
     def __init__(self, digest: str) -> None:
         super().__init__(f"the object {digest} is damaged")
         self.digest = digest
+
+
+class DamagedSegment(StreamError):
+    """A segment of an archive is not what was written."""
+
+    def __init__(self, name: str, *, detail: str) -> None:
+        super().__init__(f"the segment {name} is damaged: {detail}")
+        self.name = name
+
+
+class NotInArchive(StreamError):
+    """What is asked for was moved to an archive, and no archive that is known here has it."""
+
+    def __init__(self, part: str, *, detail: str) -> None:
+        super().__init__(f"stream {part}: {detail}")
+        self.part = part
+
+
+class OtherArchive(StreamError):
+    """An archive has other messages than its stream had: the stream has lost them, or never did."""
+
+    def __init__(self, part: str, *, address: str, detail: str) -> None:
+        super().__init__(
+            f"the archive {address} is not that of stream {part}: {detail}. "
+            "Name another one, which begins empty; the old one can still be read"
+        )
+        self.part = part
 
 
 class BadName(StreamError, ValueError):

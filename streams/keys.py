@@ -5,12 +5,15 @@ claims     episode.<actor>.<episode>                   the lease on an episode
            projector.<name>                            the lease of a projector
            layout                                      the lease for changing the partitions
            retention                                   the lease for letting go what is old
+           archive                                     the lease for archiving and purging
 
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               whether the actor is to wait, on every node
            definition.<kind>.<id>                      what is defined as data now
            lost.<stream>                               that stream has lost its past
            streams                                     what is known of each stream
+           restored.<kind>.<key>                       where its archived past was restored to
+           archived                                    what the newest run of the archive has done
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
            calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
@@ -95,6 +98,14 @@ CUTS: Final = "cuts"
 
 HOLDS: Final = "hold"
 """Begins the keys of what people hold."""
+
+ARCHIVE_CLAIM: Final = "archive"
+"""The lease for archiving the journal of a stack, and for purging what is archived."""
+
+RESTORED: Final = "restored"
+
+ARCHIVED: Final = "archived"
+"""The registry's key of what the newest run of the archive has done."""
 
 _EPISODES: Final = "episode"
 
@@ -254,6 +265,11 @@ def hold_key(kind: str, held: str) -> str:
 def lost_key(part: str) -> str:
     """Return the registry's key of the loss of the stream `part`."""
     return f"{LOST}.{name(part, of='stream')}"
+
+
+def restored_key(kind: str, key: str) -> str:
+    """Return the registry's key of where the archived past of an aggregate was restored to."""
+    return f"{RESTORED}.{name(kind, of='kind')}.{subject_token(key)}"
 
 
 def name_in(key: str) -> str:

@@ -179,6 +179,10 @@ class Layout(msgspec.Struct, frozen=True):
         """Return the name of the object store, with what no message can hold."""
         return f"{self.name}-blobs"
 
+    def archive_store(self) -> str:
+        """Return the name of the object store that may have the archive of the stack."""
+        return f"{self.name}-archive"
+
     def gates_bucket(self) -> str:
         """Return the name of the bucket with cooldowns, circuit breakers and live nodes."""
         return f"{self.name}-gates"

@@ -58,6 +58,10 @@ AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
 SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
 REBUILD: Final = "tests/projections/rebuild/test_rebuild.py"
 LOSSES: Final = "tests/streams/test_losses.py"
+ARCHIVE_STORES: Final = "tests/contracts/test_archive_store.py"
+ARCHIVE_SEGMENTS: Final = "tests/streams/archive/test_segment.py"
+ARCHIVE_RUNS: Final = "tests/engine/archive/test_run.py"
+HISTORIES: Final = "tests/streams/archive/test_history.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
 PAST: Final = "tests/streams/jetstream/test_past.py"
 LOST_GATES: Final = "tests/acceptance/test_lost_gates.py"
@@ -11449,5 +11453,148 @@ TABLE: Final[Sequence[Mutant]] = (
         "retention: a step that fails stops no other one",
         uncaught,
         RETENTION_WORKER,
+    ),
+        "archive-file-created-once",
+        "archive: a file of a folder is written once",
+        gives("os.replace"),
+        ARCHIVE_STORES,
+    ),
+    Mutant(
+        "archive-read-back",
+        "archive: every block is read back",
+        dropped,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-commit-once",
+        "archive: a commit that was copied to another stream comes once",
+        becomes("once[identity(each) + str(each.seq)] = each"),
+        ARCHIVE_SEGMENTS,
+    ),
+    Mutant(
+        "archive-manifest-checked",
+        "archive: a damaged manifest is noticed",
+        never,
+        ARCHIVE_SEGMENTS,
+    ),
+    Mutant(
+        "archive-segment-in-its-place",
+        "archive: a segment under another's name is noticed",
+        never,
+        ARCHIVE_SEGMENTS,
+    ),
+    Mutant(
+        "archive-block-digest",
+        "archive: a block that is not what was written is not read",
+        never,
+        ARCHIVE_SEGMENTS,
+    ),
+    Mutant(
+        "archive-index-verified",
+        "archive: an index that lacks an episode is noticed",
+        never,
+        ARCHIVE_SEGMENTS,
+    ),
+    Mutant(
+        "history-looks-only-back",
+        "archive: a read past a version asks no archive",
+        never,
+        HISTORIES,
+    ),
+    Mutant(
+        "archive-missing-segment-noticed",
+        "archive: a follower passes over no missing segment",
+        never,
+        HISTORIES,
+    ),
+    Mutant(
+        "archive-reaches-the-stream",
+        "archive: a follower passes over nothing between archive and stream",
+        never,
+        HISTORIES,
+    ),
+    Mutant(
+        "archive-forgets-purged-outputs",
+        "archive: outputs whose beginning is gone are not kept in mind for ever",
+        always,
+        "tests/engine/archive/test_lives.py",
+    ),
+    Mutant(
+        "cut-off-instance-folds",
+        "archive: what is left of an instance that was archived can be folded",
+        never,
+        "tests/engine/archive/test_lives.py",
+    ),
+    Mutant(
+        "archive-purges-while-alone",
+        "archive: who has lost the lease purges nothing more",
+        dropped,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-slow-slice-halved",
+        "archive: a slice that takes too long is followed by a smaller one",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-one-at-a-time",
+        "archive: one process archives a stack at a time",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-of-the-same-stream",
+        "archive: an archive of messages that the stream has lost is refused",
+        always,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-hot-stays",
+        "archive: what ended lately stays in the journal",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-second-writer-stops",
+        "archive: who finds another's segment in the place of its own stops",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-verified-before-purge",
+        "archive: nothing is purged that this run has not read back",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-purges-no-gap",
+        "archive: what a missing segment had is not purged",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-rows-hold",
+        "archive: what the tables lack is not purged",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-reactor-holds",
+        "archive: what was not published is not purged",
+        after("position.written = position.written or 10**9"),
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-retried-output-stays",
+        "archive: an output that was retried since stays in the journal",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "loss-archived-is-not-lost",
+        "losses: what was purged up to a floor that is noted is not lost",
+        gives("known.floor"),
+        LOSS_WATCH,
     ),
 )

@@ -443,6 +443,10 @@ def after(
     """Return `instance` after one commit of `events`."""
     was, spent, newest = instance.status, instance.spent_usd, tuple(events)
     for event in newest:
+        # What is left in the journal of one that was archived tells how it ended, and no more.
+        # guard: cut-off-instance-folds
+        if instance.started is None and not isinstance(event, WorkflowStarted | WorkflowFinished):
+            continue
         instance = evolve(instance, event, at=at)
     return replace(instance, at=at, version=version, newest=newest, was=was, spent_before_usd=spent)
 

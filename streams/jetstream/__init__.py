@@ -3,6 +3,7 @@
     setup/        connect; the streams and buckets, and whether server and user fit
     ports/        one adapter per port, on followers, shared consumers and keys
     messages/     store and read messages: alone, in batches, by subject
+    archive/      an archive in an object store
     connection/   a connection that comes back, on nats-py's client
 
 What the client leaves to us is listed where it is handled: `session`, `follow`, `source`. Names are

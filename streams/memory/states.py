@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from streams.clock import Clock
 from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.memory.following import MemoryFollower
 from streams.memory.stream import MemoryStream
 from streams.model.losses import StreamState
+from streams.ports.states import RawMessage, RawReader
 from streams.subjects import Stack
+from streams.wire.messages import StreamMessage
 
 
 class MemoryStates:
@@ -38,6 +42,7 @@ class MemoryStates:
             first_seq=held.first_seq,
             last_seq=held.last_seq,
             messages=held.messages,
+            subjects=len(held.subjects()),
         )
 
     def newest(self, part: str) -> int:
@@ -49,6 +54,24 @@ class MemoryStates:
         await self._clock.sleep(within_s)
         return False
 
+    def read(self, part: str, *, after: int) -> AbstractAsyncContextManager[RawReader]:
+        """See `StreamStates.read`."""
+        return nullcontext(MemoryFollower(self._streams[part], _as_stored, after=after))
+
+    async def purge(self, part: str, *, below: int) -> int:
+        """See `StreamStates.purge`."""
+        return self._streams[part].purge_below(below)
+
     def stream(self, part: str) -> MemoryStream:
         """Return one, for who empties or deletes it as an operator would."""
         return self._streams[part]
+
+
+def _as_stored(message: StreamMessage) -> RawMessage:
+    return RawMessage(
+        seq=message.seq,
+        subject=message.subject,
+        headers=message.headers,
+        data=message.data,
+        at=message.at,
+    )

@@ -62,6 +62,18 @@ class MemoryStream:
         self._messages.clear()
         self._of.clear()
 
+    def purge_below(self, seq: int) -> int:
+        """Take the messages before `seq` from it, and return how many those were."""
+        count = max(0, min(seq - 1, self.last_seq) - self._purged)
+        for message in self._messages[:count]:
+            of_subject = self._of[message.subject]
+            of_subject.pop(0)
+            if not of_subject:
+                del self._of[message.subject]
+        del self._messages[:count]
+        self._purged += count
+        return count
+
     def make_anew(self) -> None:
         """Delete it and make another one of its name, which is empty."""
         at_earliest = datetime.fromisoformat(self.created) + timedelta(microseconds=1)

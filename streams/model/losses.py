@@ -50,6 +50,8 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     copies: int = 1
     """How many servers are to have it."""
+    subjects: int = 0
+    """How many subjects have a message."""
 
 
 class Consent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +80,8 @@ class KnownPast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest message of it that was acknowledged or delivered."""
     floor: int = FIRST_SEQ
     """Where a stream that keeps all begins; whoever empties one on purpose notes it here first."""
+    archived: int = 0
+    """Up to where its messages are in an archive, and may be gone from the stream."""
     accepted: Acceptance | None = None
     """Who has accepted the last loss."""
 
@@ -236,16 +240,26 @@ def further(known: KnownPast, state: StreamState) -> KnownPast:
     return msgspec.structs.replace(known, created=state.created, seq=max(known.seq, state.last_seq))
 
 
+def purged(known: KnownPast, *, floor: int) -> KnownPast:
+    """Return what is to be known of a stream before what is archived is removed below `floor`."""
+    floor = max(known.floor, floor)
+    return msgspec.structs.replace(known, floor=floor, archived=max(known.archived, floor - 1))
+
+
 def begun(states: Mapping[str, StreamState]) -> Notes:
     """Return the notes about streams of which there are none yet."""
     return {part: KnownPast(created=state.created) for part, state in states.items()}
 
 
-def accepted(loss: Loss, state: StreamState, consent: Consent) -> KnownPast:
-    """Return what is known of a stream once a person has accepted what it has lost."""
+def accepted(loss: Loss, state: StreamState, consent: Consent, *, archived: int = 0) -> KnownPast:
+    """Return what is known of a stream once a person has accepted what it has lost.
+
+    `archived` is up to where it was in an archive before.
+    """
     return KnownPast(
         created=state.created,
         floor=max(FIRST_SEQ, state.first_seq),
+        archived=0 if loss.is_of_all else archived,
         accepted=Acceptance(
             consent=consent,
             lack=loss.lack,

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from engine.app.app import App
+from engine.archive.purge import purge
 from engine.node.node import Node
 from engine.reactor.reactor import Reactor
 from streams.keys import lost_key, node_key, published_key
@@ -79,6 +80,25 @@ def test_a_look_that_finds_a_loss_is_confirmed_by_another_one():
         return clock.monotonic_s() - began_s
 
     assert LOOK_S + CONFIRM_S <= simulate(play()) < NOTICED_S
+
+
+def test_a_journal_that_was_purged_up_to_a_floor_that_is_noted_has_lost_nothing():
+    ports, fill = stack_of(9)
+    clock = SimClock()
+
+    async def play():
+        await fill()
+        watching = watch(ports)
+        await watching.begin()
+        await purge(ports, "journal", floor=4, clock=clock, check=lambda: None)
+        with pytest.raises(TimeoutError):
+            async with clock.timeout(3 * NOTICED_S):
+                await watching.follow()
+        await ports.states.purge("journal", below=6)
+        return await lost_within(watching)
+
+    (lost,) = simulate(play()).losses
+    assert (lost.lack, lost.first_seq) == (Lack.BEGINS_LATE, 6)
 
 
 def test_rows_that_know_more_than_a_stream_has_stop_the_process_before_it_begins():

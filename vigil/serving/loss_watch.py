@@ -154,6 +154,8 @@ class LossWatch:
         """Return how streams are; raise `LogLost` if two looks in a row find one that has lost."""
         losses = await self._losses(parts)
         if losses:
+            if any(loss.lack is Lack.BEGINS_LATE for loss in losses.values()):
+                await self._learn_floors()
             await self.clock.sleep(CONFIRM_S)  # guard: loss-needs-two-looks
             again = await self._losses([*losses])
             losses = {part: loss for part, loss in again.items() if loss.lack is losses[part].lack}
@@ -161,6 +163,13 @@ class LossWatch:
         if losses:
             raise self._lost([*losses.values()])
         return self._seen
+
+    async def _learn_floors(self) -> None:
+        """Learn where streams begin since what is archived was removed from them."""
+        for part, noted in (await self._noted()).items():
+            known = self._known.get(part, KnownPast())
+            floor = max(known.floor, noted.floor)  # guard: loss-archived-is-not-lost
+            self._known[part] = msgspec.structs.replace(known, floor=floor)
 
     async def _losses(self, parts: Sequence[str]) -> dict[str, Loss]:
         """Return what streams have lost, and note what is known of the others now."""

@@ -308,6 +308,25 @@ def _bucket(bucket: str, settings: LinkSettings, *, marker_s: int = MARKER_S) ->
     }
 
 
+def archive(stack: Stack, settings: LinkSettings) -> JsonObject:
+    """Return the object store for an archive: it keeps all."""
+    store = stack.archive_store()
+    return {
+        "name": object_stream(store),
+        "subjects": [chunk_subject(store, ">"), info_subject(store, ">")],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs_per_subject": -1,
+        "duplicate_window": DUPLICATES_S * NS_PER_S,
+        "num_replicas": settings.replicas,
+        "compression": UNCOMPRESSED,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+    }
+
+
 def _objects(store: str, settings: LinkSettings) -> JsonObject:
     """Return an object store, which keeps each object for so long after it was put."""
     max_age_s = settings.results_days * DAY_S

@@ -108,7 +108,13 @@ async def accept_losses(
         }
         await resume_rows([*now.values()])
         await _set_positions(link, stack, positions, now)
-        agreed = {part: accepted(loss, states[part], consent) for part, loss in now.items()}
+        notes = found.notes
+        agreed = {
+            part: accepted(
+                loss, states[part], consent, archived=notes.get(part, KnownPast()).archived
+            )
+            for part, loss in now.items()
+        }
         await _write(link, stack, {**begun(states), **found.notes, **agreed})
 
 

@@ -103,7 +103,7 @@ async def prepare(
     if not is_reading:
         await require_unmarked(link, stack)  # guard: loss-mark-refused
     fresh = Stack(stack.name, link.settings.partitions or 1)
-    layout = layout_of(stack, await _ensure_stream(link, registry(fresh, link.settings)))
+    layout = layout_of(stack, await ensure_stream(link, registry(fresh, link.settings)))
     _require_layout(stack, link.settings.partitions, layout)
     stack = Stack(stack.name, layout.partitions)
     guard = partial(require_unnoted, link, stack)
@@ -128,7 +128,7 @@ async def ensure(
     if theirs is None:
         if before_making is not None:
             await before_making(str(ours["name"]))  # guard: loss-seen-not-remade
-        theirs = await _ensure_stream(link, ours)
+        theirs = await ensure_stream(link, ours)
     _require(contradictions(theirs, ours))
     return theirs
 
@@ -189,7 +189,7 @@ def _without_jetstream() -> Incompatible:
     )
 
 
-async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
+async def ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
     """Return the configuration of the stream as it is, after creating it if it was not."""
     theirs = await config_of(link, str(ours["name"]))
     if theirs is not None:

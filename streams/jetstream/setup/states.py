@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from streams.errors import Unavailable
 from streams.jetstream.connection.link import Link, wait_set
+from streams.jetstream.messages import api
+from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.ports.configs import NS_PER_S, names_of
+from streams.jetstream.ports.follow import OrderedReader, Tails
 from streams.jetstream.setup.setup import info_of
 from streams.json import JsonObject
 from streams.model.losses import StreamState
+from streams.ports.states import RawMessage, RawReader
 from streams.subjects import Stack
 
 HEARD_S_MAX: Final = 3.0
@@ -55,6 +60,34 @@ class JetStreamStates:
         self._link.misses_stream.clear()
         return is_missed
 
+    def read(self, part: str, *, after: int) -> AbstractAsyncContextManager[RawReader]:
+        """See `StreamStates.read`."""
+        # With tails of its own: it may be far behind those who follow the stream.
+        return OrderedReader(self._link, self._names[part], _as_stored, after=after, tails=Tails())
+
+    async def purge(self, part: str, *, below: int) -> int:
+        """See `StreamStates.purge`."""
+        stream = self._names[part]
+        # Asked once: how long it takes is what the caller wants to know.
+        try:
+            answer = await api.call(
+                self._link, f"STREAM.PURGE.{stream}", {"seq": below}, asks_max=1
+            )
+        except api.RequestRefused as error:
+            raise Unavailable(f"stream {stream}", detail=str(error)) from error
+        purged: int = answer["purged"]
+        return purged
+
+
+def _as_stored(arrived: Arrival) -> RawMessage:
+    return RawMessage(
+        seq=arrived.seq,
+        subject=arrived.subject,
+        headers=arrived.headers,
+        data=arrived.data,
+        at=arrived.at,
+    )
+
 
 def state_in(info: JsonObject) -> StreamState:
     """Return what a stream's leader says of it."""
@@ -65,6 +98,7 @@ def state_in(info: JsonObject) -> StreamState:
         last_seq=state["last_seq"],
         messages=state["messages"],
         copies=info["config"].get("num_replicas", 1),
+        subjects=state.get("num_subjects", 0),
     )
 
 

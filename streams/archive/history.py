@@ -1,0 +1,239 @@
+"""The log of a stack with all that it ever had: segments of an archive first, then what is live.
+
+`with_history` gives ports whose log reads so. Only `read` and `follow` go that far back: whatever
+is about now, and every append, is the log's alone. A node does not need it: nothing that is open,
+and nothing that may still be asked for, leaves the journal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from streams.archive.archive import Archive, first_with, identity
+from streams.archive.restored import read_restored
+from streams.errors import DamagedSegment, NotInArchive, UnreadableEvent
+from streams.keys import STREAMS
+from streams.layout import Kind, Stream
+from streams.model.events import EpisodeOpened, WorkflowStarted
+from streams.model.losses import read_notes
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit, EventLog, Follower, Recorded
+from streams.ports.states import RawMessage
+from streams.wire.messages import parse_commit
+
+_BEGINNINGS: Final = (EpisodeOpened, WorkflowStarted)
+"""Events that begin a past. A proposal of an output may follow earlier ones."""
+
+_WHERE: Final = "name the archive in [archive] of vigil.toml"
+
+
+def with_history(ports: Ports, archive: Archive | None) -> Ports:
+    """Return `ports` whose log reads what was archived, too; without one, what was restored."""
+    return replace(ports, log=HistoryLog(ports, archive))
+
+
+class HistoryLog:
+    """See `EventLog`: `read` and `follow` go back to the beginning."""
+
+    def __init__(self, ports: Ports, archive: Archive | None) -> None:
+        self._ports, self._archive = ports, archive
+        self._log: EventLog = ports.log
+
+    async def append(self, subject: str, commit: Commit, *, after: int) -> int:
+        """See `EventLog.append`."""
+        return await self._log.append(subject, commit, after=after)
+
+    async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
+        """See `EventLog.read`. What was archived has the sequences that it had then."""
+        live = await self._log.read(subject, after=after)
+        kind, key = self._ports.stack.aggregate_of(subject)
+        is_journal = self._ports.stack.holder_of(kind) is Stream.JOURNAL
+        # guard: history-looks-only-back
+        if after != START or not is_journal or not _may_lack(kind, live):
+            return live
+        if not await self._archived(self._ports.stack.part_of(kind, key)):
+            return live
+        past = await self._past(kind, key)
+        ours = {each.commit.id for each in live}
+        before = [parse_commit(each) for each in past if identity(each) not in ours]
+        # It may have been at another subject, when the stack had other partitions.
+        return [*(msgspec.structs.replace(each, subject=subject) for each in before), *live]
+
+    async def last(self, subject: str) -> Recorded | None:
+        """See `EventLog.last`."""
+        return await self._log.last(subject)
+
+    async def newest(self, subjects: Sequence[str]) -> Mapping[str, Recorded]:
+        """See `EventLog.newest`."""
+        return await self._log.newest(subjects)
+
+    async def subjects(self, kind: Kind) -> Sequence[str]:
+        """See `EventLog.subjects`."""
+        return await self._log.subjects(kind)
+
+    async def at(
+        self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
+    ) -> Recorded | None:
+        """See `EventLog.at`."""
+        return await self._log.at(seq, stream, partition=partition)
+
+    async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
+        """See `EventLog.head`."""
+        return await self._log.head(stream, partition=partition)
+
+    def follow(
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
+    ) -> AbstractAsyncContextManager[Follower]:
+        """See `EventLog.follow`.
+
+        Raises on entering, and later where segments end:
+            NotInArchive: messages past `after` were archived, and this archive lacks them.
+        """
+        if stream is not Stream.JOURNAL:
+            return self._log.follow(stream, after=after, partition=partition)
+        return self._follow(after, partition)
+
+    @asynccontextmanager
+    async def _follow(self, after: int, partition: int) -> AsyncIterator[Follower]:
+        part = self._ports.stack.part(Stream.JOURNAL, partition)
+        state = await self._ports.states.of(part)
+
+        def live(position: int) -> AbstractAsyncContextManager[Follower]:
+            return self._log.follow(Stream.JOURNAL, after=position, partition=partition)
+
+        if state is None or after + 1 >= state.first_seq or await self._archived(part) <= after:
+            async with live(after) as follower:
+                yield follower
+            return
+        if self._archive is None:
+            detail = f"its messages up to {state.first_seq - 1:,} are in an archive; {_WHERE}"
+            raise NotInArchive(part, detail=detail)
+        async with AsyncExitStack() as opened:
+            reader = _SegmentReader(self._archive, part, state.created, after)
+            yield _HistoryFollower(self._ports, reader, live, opened, head=state.last_seq)
+
+    async def _archived(self, part: str) -> int:
+        """Return up to where the messages of a stream may be in an archive alone."""
+        registry, gates = [
+            await bucket.get(STREAMS) for bucket in (self._ports.registry, self._ports.gates)
+        ]
+        notes = read_notes(
+            registry.value if registry is not None else None,
+            gates.value if gates is not None else None,
+        )
+        known = notes.get(part)
+        return known.archived if known is not None else 0
+
+    async def _past(self, kind: Kind, key: str) -> Sequence[RawMessage]:
+        restored = await read_restored(self._ports, kind, key)
+        if restored or self._archive is None:
+            return restored
+        return await self._archive.history(kind, key)
+
+
+def _may_lack(kind: Kind, live: Sequence[Recorded]) -> bool:
+    """Return whether an aggregate may have had commits before those that are live."""
+    return not live or kind is Kind.OUTPUT or not isinstance(live[0].commit.events[0], _BEGINNINGS)
+
+
+class _SegmentReader:
+    """A position in the segments of one stream."""
+
+    def __init__(self, archive: Archive, part: str, created: str, after: int) -> None:
+        self._archive, self.part, self._created = archive, part, created
+        self.position = after
+        """Everything up to here was returned, or was never in the stream."""
+        self._last_seq = 0
+        self._blocks: AsyncIterator[Sequence[RawMessage]] | None = None
+
+    async def read(self) -> Sequence[RawMessage] | None:
+        """Return the next messages; None: no segment has more."""
+        while True:
+            if self._blocks is None and not await self._open():
+                return None
+            messages = await anext(self._blocks, None) if self._blocks else None
+            if messages is None:
+                self._blocks, self.position = None, max(self.position, self._last_seq)
+            elif messages:
+                self.position = messages[-1].seq
+                return messages
+
+    async def _open(self) -> bool:
+        names = await self._archive.names(self.part, self._created)
+        if not names:
+            return False
+        number = first_with(names, self.position + 1)
+        manifest = await self._archive.manifest(names[number])
+        if manifest.last_seq <= self.position:
+            if number + 1 == len(names):
+                return False
+            manifest = await self._archive.manifest(names[number + 1])
+        # guard: archive-missing-segment-noticed
+        if manifest.first_seq > self.position + 1 and manifest.follows > self.position:
+            detail = f"the one before it, which ended at {manifest.follows:,}, is missing"
+            raise DamagedSegment(manifest.name, detail=detail)
+        self._last_seq = manifest.last_seq
+        self._blocks = self._archive.blocks(manifest, after=self.position)
+        return True
+
+
+class _HistoryFollower:
+    """See `Follower`: segments, for as long as there are more, and then the stream."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        reader: _SegmentReader,
+        live: Callable[[int], AbstractAsyncContextManager[Follower]],
+        opened: AsyncExitStack,
+        *,
+        head: int,
+    ) -> None:
+        self._ports, self._reader, self._live, self._opened = ports, reader, live, opened
+        self._head = head
+        self._waiting: deque[RawMessage] = deque()
+        self._follower: Follower | None = None
+        self._position = reader.position
+
+    @property
+    def pending(self) -> int:
+        """See `Follower.pending`."""
+        if self._follower is not None:
+            return self._follower.pending
+        return max(0, self._head - self._position)
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
+        """See `Follower.receive`."""
+        if self._follower is None and not self._waiting:
+            messages = await self._reader.read()
+            if messages is None:
+                await self._go_live()
+            else:
+                self._waiting.extend(messages)
+        if self._follower is not None:
+            return await self._follower.receive(most=most, wait_s=wait_s)
+        taken: list[Recorded] = []
+        while self._waiting and len(taken) < most:
+            try:
+                taken.append(parse_commit(self._waiting[0]))
+            except UnreadableEvent:
+                if taken:
+                    break
+                raise
+            self._position = self._waiting.popleft().seq
+        return taken
+
+    async def _go_live(self) -> None:
+        part, position = self._reader.part, self._reader.position
+        state = await self._ports.states.of(part)
+        # guard: archive-reaches-the-stream
+        if state is not None and state.first_seq > position + 1:
+            detail = f"it begins at {state.first_seq:,}, and the archive ends at {position:,}"
+            raise NotInArchive(part, detail=f"{detail}; {_WHERE} that has what is between")
+        self._follower = await self._opened.enter_async_context(self._live(position))
