@@ -11454,6 +11454,7 @@ TABLE: Final[Sequence[Mutant]] = (
         uncaught,
         RETENTION_WORKER,
     ),
+    Mutant(
         "archive-file-created-once",
         "archive: a file of a folder is written once",
         gives("os.replace"),

@@ -87,6 +87,14 @@ class HistoryLog:
         """See `EventLog.head`."""
         return await self._log.head(stream, partition=partition)
 
+    async def page(
+        self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
+    ) -> Sequence[Recorded]:
+        """See `EventLog.page`: of what is live."""
+        return await self._log.page(
+            stream, after=after, up_to=up_to, most=most, partition=partition
+        )
+
     def follow(
         self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:
