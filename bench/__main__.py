@@ -50,7 +50,7 @@ SUITES: Final = {
         Suite("idle", quick=("--seconds", "1", "--runs", "1")),
     ),
     "peers": (Suite("comparison"),),
-    "history": (Suite("retained"), Suite("growth"), Suite("rebuild")),
+    "history": (Suite("retained"), Suite("growth"), Suite("rebuild"), Suite("questions")),
 }
 
 

@@ -367,7 +367,7 @@ async def test_events_are_read_no_faster_than_is_allowed(ports, pool):
         slept_s = 0.0
 
         async def sleep(self, seconds):
-            self.slept_s += seconds
+            self.slept_s += seconds if seconds > 0.2 else 0.0  # Others are looks.
             await super().sleep(min(seconds, 0.001))
 
     clock = Slow()
