@@ -72,6 +72,7 @@ REACTING: Final = "tests/engine/reactor/test_reactor.py"
 ORDERING: Final = "tests/engine/orders/test_store.py"
 DECLARED_RETENTION: Final = "tests/engine/app/test_retention.py"
 RETENTION_RULES: Final = "tests/engine/retention/test_rules.py"
+PRUNED_ROWS: Final = "tests/projections/test_prune.py"
 RETENTION_WORKER: Final = "tests/engine/retention/test_worker.py"
 ORDERS: Final = "tests/engine/orders/test_order.py"
 ROSTER: Final = "tests/engine/people/test_roster.py"
@@ -11597,5 +11598,58 @@ TABLE: Final[Sequence[Mutant]] = (
         "losses: what was purged up to a floor that is noted is not lost",
         gives("known.floor"),
         LOSS_WATCH,
+    ),
+        "held-rows-stay",
+        "retention: held rows stay",
+        instead("held.by_what IS NOT NULL", "false"),
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "part-of-open-instance-stays",
+        "retention: the episodes of an open instance stay",
+        instead("instance.finished_at IS NULL", "false"),
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "child-of-open-parent-stays",
+        "retention: a child stays while its parent is open",
+        instead("parent.finished_at IS NULL", "false"),
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "raiser-of-active-finding-stays",
+        "retention: an episode stays while what it found is active",
+        instead("finding.status = 'active'", "false"),
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "instance-outlives-its-episodes",
+        "retention: an instance stays while an episode of it does",
+        instead("episode.workflow_instance_id = instance.instance_id", "false"),
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "cause-of-active-finding-stays",
+        "retention: what explains an active finding stays",
+        instead("explained.status = 'active'", "false"),
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "rows-by-own-cut",
+        "retention: an actor's rows leave by its own cut",
+        gives('cuts.get((what, ""))'),
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "prunes-when-level",
+        "retention: rows that lag behind are not deleted",
+        dropped,
+        PRUNED_ROWS,
+    ),
+    Mutant(
+        "pruned-in-turn",
+        "retention: no hold comes too late for a slice",
+        dropped,
+        PRUNED_ROWS,
     ),
 )

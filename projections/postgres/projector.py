@@ -36,6 +36,7 @@ from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from projections.postgres.progress import PROJECTED
 from projections.postgres.rebuild import fresh
+from projections.postgres.prune import prune_for_ever
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.keys import projector_claim
@@ -109,6 +110,7 @@ async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> Non
         await _wait_first_end(
             held.keep(),
             _drop_expired(pool, clock),
+            prune_for_ever(ports, pool, clock=clock),
             *(_follow(feed, ports, pool, clock=clock) for feed in _feeds(ports, clock)),
         )
     except (LeaseLost, ProjectorFenced) as ended:

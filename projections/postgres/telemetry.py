@@ -14,6 +14,11 @@ batch_duration: Final = _meter.create_histogram(
     unit="s",
     description="From changes to rows: one transaction.",
 )
+rows_deleted: Final = _meter.create_counter(
+    "vigil.projection.rows.deleted",
+    unit="{row}",
+    description="Rows that were old enough to leave, by table.",
+)
 lag: Final = _meter.create_gauge(
     "vigil.projection.lag",
     unit="{message}",

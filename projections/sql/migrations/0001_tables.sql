@@ -185,6 +185,11 @@ CREATE INDEX episodes_requested ON episodes (stack, queued_at DESC) WHERE is_req
 CREATE INDEX episodes_asking ON episodes (stack, episode_id)
     WHERE blocked_by IN ('approval', 'wait', 'nondeterministic_replay');
 CREATE INDEX episodes_by_parent ON episodes (stack, parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX episodes_of_instances ON episodes (stack, workflow_instance_id)
+    WHERE workflow_instance_id IS NOT NULL;
+-- For what leaves: `old_episodes`.
+CREATE INDEX episodes_ended ON episodes (stack, actor_id, status, finished_at, episode_id)
+    WHERE finished_at IS NOT NULL;
 CREATE INDEX episodes_forked ON episodes (stack, forked_from) WHERE forked_from IS NOT NULL;
 CREATE INDEX episodes_by_level ON episodes
     (stack, actor_id, expectation_id, finished_at DESC, episode_id)
@@ -816,6 +821,9 @@ CREATE INDEX findings_by_subject ON findings USING hash (subject_id);
 -- For those who ask what a finding explains.
 CREATE INDEX findings_by_cause ON findings USING hash (caused_by_key);
 CREATE INDEX findings_expiring ON findings (stack, expires_at) WHERE status = 'active';
+CREATE INDEX findings_over ON findings
+    (stack, actor_id, coalesce(cleared_at, superseded_at, updated_at), finding_key)
+    WHERE status <> 'active';
 
 
 CREATE TABLE finding_events (
@@ -1210,6 +1218,8 @@ COMMENT ON COLUMN outputs.edited_hash IS
 CREATE INDEX outputs_by_time ON outputs (stack, created_at DESC, output_key DESC);
 CREATE INDEX outputs_by_status ON outputs (stack, status, created_at DESC, output_key DESC);
 CREATE INDEX outputs_by_episode ON outputs (stack, episode_id);
+CREATE INDEX outputs_settled ON outputs (stack, actor_id, created_at, output_key)
+    WHERE status IN ('delivered', 'failed', 'rejected', 'canceled');
 
 
 CREATE TABLE output_events (
@@ -1635,6 +1645,9 @@ CREATE INDEX workflow_instances_open ON workflow_instances (stack, started_at DE
     WHERE finished_at IS NULL;
 CREATE INDEX workflow_instances_by_parent ON workflow_instances (stack, parent_instance_id)
     WHERE parent_instance_id IS NOT NULL;
+CREATE INDEX workflow_instances_ended
+    ON workflow_instances (stack, workflow_id, status, finished_at, instance_id)
+    WHERE finished_at IS NOT NULL;
 
 
 CREATE TABLE workflow_steps (
@@ -2179,6 +2192,8 @@ COMMENT ON COLUMN dead_letters.output_key IS
 CREATE INDEX dead_letters_by_time ON dead_letters (stack, lettered_at DESC);
 -- The few that wait for somebody, among however many there are.
 CREATE INDEX dead_letters_waiting ON dead_letters (stack, lettered_at) WHERE status = 'waiting';
+CREATE INDEX dead_letters_settled ON dead_letters (stack, settled_at, letter_key)
+    WHERE status <> 'waiting';
 
 
 CREATE VIEW approvals AS
@@ -2740,6 +2755,222 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION inbox_at(text, timestamptz) IS
     'What waited for a person at a time, as the view inbox has it, with who could decide, none: anybody, and whether what is approved could be changed. As of now: the command to type, who has approved, journal_seq of all but outputs, and what an output says that was proposed anew since. Unknown: why a step had failed that was tried again since. Missing is what has waited again since: an output whose earlier request was canceled, a step of a workflow, a dead letter that was written anew.';
+
+
+-- What is over due, and why some of it stays. The projector deletes by these functions, and dry runs
+-- count by them, so both mean the same. OFFSET 0 keeps Postgres from hashing all that is open for each
+-- slice: there are indexes for one.
+
+CREATE FUNCTION hold_on(in_stack text, actor text, episode uuid, subject text)
+RETURNS text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT hold.kind || ' ' || hold.held
+    FROM retention_holds AS hold
+    WHERE hold.stack = hold_on.in_stack AND hold.is_held
+        AND (
+            (hold.kind = 'actor' AND hold.held = hold_on.actor)
+            OR (hold.kind = 'episode' AND hold.held = hold_on.episode::text)
+            OR (hold.kind = 'subject' AND hold.held = hold_on.subject)
+        )
+    ORDER BY hold.kind, hold.held
+    LIMIT 1;
+END;
+COMMENT ON FUNCTION hold_on(text, text, uuid, text) IS
+    'What holds something of an actor, of an episode or about a subject, such as "actor a". NULL: nothing does.';
+
+
+CREATE FUNCTION old_episodes(in_stack text, actor text, in_state text, ended_before timestamptz)
+RETURNS TABLE (id text, number bigint, ended_at timestamptz, stays text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        episode.episode_id::text, 0::bigint, episode.finished_at,
+        CASE
+            WHEN held.by_what IS NOT NULL THEN held.by_what  -- guard: held-rows-stay
+            WHEN EXISTS (
+                SELECT FROM workflow_instances AS instance
+                WHERE instance.stack = episode.stack
+                    AND instance.instance_id = episode.workflow_instance_id
+                    AND instance.finished_at IS NULL  -- guard: part-of-open-instance-stays
+                OFFSET 0
+            ) THEN 'an open instance'
+            WHEN EXISTS (
+                SELECT FROM episodes AS parent
+                WHERE parent.stack = episode.stack AND parent.episode_id = episode.parent_id
+                    AND parent.finished_at IS NULL  -- guard: child-of-open-parent-stays
+                OFFSET 0
+            ) THEN 'an open parent'
+            WHEN EXISTS (
+                SELECT FROM episodes AS child
+                WHERE child.stack = episode.stack AND child.parent_id = episode.episode_id
+                    AND child.finished_at IS NULL
+                OFFSET 0
+            ) THEN 'an open child'
+            WHEN EXISTS (
+                SELECT FROM outputs AS output
+                WHERE output.stack = episode.stack AND output.episode_id = episode.episode_id
+                    AND output.status IN ('awaiting_approval', 'proposed')
+                OFFSET 0
+            ) THEN 'an open output'
+            WHEN EXISTS (
+                SELECT FROM finding_events AS event
+                JOIN findings AS finding USING (stack, finding_key, raise_no)
+                WHERE event.stack = episode.stack AND event.episode_id = episode.episode_id
+                    AND finding.status = 'active'  -- guard: raiser-of-active-finding-stays
+                OFFSET 0
+            ) THEN 'an active finding'
+            WHEN EXISTS (
+                SELECT FROM dead_letters AS letter
+                WHERE letter.stack = episode.stack AND letter.status = 'waiting'
+                    AND letter.episode_id = episode.episode_id
+                OFFSET 0
+            ) THEN 'a waiting dead letter'
+        END
+    FROM episodes AS episode
+    CROSS JOIN LATERAL (
+        SELECT hold_on(
+            episode.stack, episode.actor_id, episode.episode_id, episode.subject_id
+        ) AS by_what
+    ) AS held
+    WHERE episode.stack = old_episodes.in_stack AND episode.actor_id = old_episodes.actor
+        AND episode.status = old_episodes.in_state
+        AND episode.finished_at IS NOT NULL
+        AND episode.finished_at < old_episodes.ended_before;
+END;
+COMMENT ON FUNCTION old_episodes(text, text, text, timestamptz) IS
+    'The episodes of an actor that ended in a state before a time, and why one stays all the same: what holds it, or what is open and refers to it. NULL: nothing does.';
+
+
+CREATE FUNCTION old_instances(in_stack text, actor text, in_state text, ended_before timestamptz)
+RETURNS TABLE (id text, number bigint, ended_at timestamptz, stays text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        instance.instance_id::text, 0::bigint, instance.finished_at,
+        CASE
+            WHEN held.by_what IS NOT NULL THEN held.by_what
+            WHEN EXISTS (
+                SELECT FROM workflow_instances AS other
+                WHERE other.stack = instance.stack
+                    AND other.instance_id = instance.parent_instance_id
+                    AND other.finished_at IS NULL
+                OFFSET 0
+            ) THEN 'an open instance'
+            WHEN EXISTS (
+                SELECT FROM episodes AS episode
+                WHERE episode.stack = instance.stack
+                    -- guard: instance-outlives-its-episodes
+                    AND episode.workflow_instance_id = instance.instance_id
+                OFFSET 0
+            ) THEN 'its episodes'
+        END
+    FROM workflow_instances AS instance
+    CROSS JOIN LATERAL (
+        SELECT hold_on(
+            instance.stack, 'workflow-' || instance.workflow_id, NULL, instance.subject_value
+        ) AS by_what
+    ) AS held
+    WHERE instance.stack = old_instances.in_stack
+        AND instance.workflow_id = substr(old_instances.actor, 10)
+        AND instance.status = old_instances.in_state
+        AND instance.finished_at IS NOT NULL
+        AND instance.finished_at < old_instances.ended_before;
+END;
+COMMENT ON FUNCTION old_instances(text, text, text, timestamptz) IS
+    'The instances of a workflow, given as workflow-NAME, that ended in a state before a time, and why one stays all the same. NULL: nothing keeps it.';
+
+
+CREATE FUNCTION old_findings(in_stack text, actor text, in_state text, ended_before timestamptz)
+RETURNS TABLE (id text, number bigint, ended_at timestamptz, stays text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        finding.finding_key, finding.raise_no,
+        coalesce(finding.cleared_at, finding.superseded_at, finding.updated_at),
+        CASE
+            WHEN held.by_what IS NOT NULL THEN held.by_what
+            WHEN finding.status <> 'superseded' AND EXISTS (
+                SELECT FROM findings AS explained
+                WHERE explained.stack = finding.stack
+                    AND explained.caused_by_key = finding.finding_key
+                    AND explained.status = 'active'  -- guard: cause-of-active-finding-stays
+                OFFSET 0
+            ) THEN 'an active finding'
+        END
+    FROM findings AS finding
+    CROSS JOIN LATERAL (
+        SELECT hold_on(
+            finding.stack, finding.actor_id, finding.raised_by_episode_id, finding.subject_id
+        ) AS by_what
+    ) AS held
+    WHERE finding.stack = old_findings.in_stack AND finding.actor_id = old_findings.actor
+        AND finding.status <> 'active'
+        AND coalesce(finding.cleared_at, finding.superseded_at, finding.updated_at)
+            < old_findings.ended_before
+        AND old_findings.in_state = '';
+END;
+COMMENT ON FUNCTION old_findings(text, text, text, timestamptz) IS
+    'The raises of findings of an actor that were over before a time, and why one stays all the same. NULL: nothing keeps it. The state is empty.';
+
+
+CREATE FUNCTION old_outputs(in_stack text, actor text, in_state text, ended_before timestamptz)
+RETURNS TABLE (id text, number bigint, ended_at timestamptz, stays text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        output.output_key, 0::bigint, output.created_at,
+        CASE
+            WHEN held.by_what IS NOT NULL THEN held.by_what
+            WHEN EXISTS (
+                SELECT FROM episodes AS proposer
+                WHERE proposer.stack = output.stack AND proposer.episode_id = output.episode_id
+                    AND proposer.finished_at IS NULL
+                OFFSET 0
+            ) THEN 'an open episode'
+            WHEN EXISTS (
+                SELECT FROM dead_letters AS letter
+                WHERE letter.stack = output.stack AND letter.status = 'waiting'
+                    AND letter.output_key = output.output_key
+                OFFSET 0
+            ) THEN 'a waiting dead letter'
+        END
+    FROM outputs AS output
+    LEFT JOIN episodes AS episode
+        ON episode.stack = output.stack AND episode.episode_id = output.episode_id
+    CROSS JOIN LATERAL (
+        SELECT hold_on(
+            output.stack, output.actor_id, output.episode_id, episode.subject_id
+        ) AS by_what
+    ) AS held
+    WHERE output.stack = old_outputs.in_stack AND output.actor_id = old_outputs.actor
+        AND output.status IN ('delivered', 'failed', 'rejected', 'canceled')
+        AND output.created_at < old_outputs.ended_before
+        AND output.updated_at < old_outputs.ended_before
+        AND old_outputs.in_state = '';
+END;
+COMMENT ON FUNCTION old_outputs(text, text, text, timestamptz) IS
+    'The outputs of an actor that were settled before a time, with when they were proposed, and why one stays all the same. NULL: nothing keeps it. The state is empty.';
+
+
+CREATE FUNCTION old_dead_letters(
+    in_stack text, actor text, in_state text, ended_before timestamptz
+)
+RETURNS TABLE (id text, number bigint, ended_at timestamptz, stays text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT
+        letter.letter_key, 0::bigint, letter.settled_at,
+        hold_on(letter.stack, letter.actor_id, letter.episode_id, episode.subject_id)
+    FROM dead_letters AS letter
+    LEFT JOIN episodes AS episode
+        ON episode.stack = letter.stack AND episode.episode_id = letter.episode_id
+    WHERE letter.stack = old_dead_letters.in_stack AND letter.status <> 'waiting'
+        AND letter.settled_at < old_dead_letters.ended_before
+        AND old_dead_letters.actor = '' AND old_dead_letters.in_state = '';
+END;
+COMMENT ON FUNCTION old_dead_letters(text, text, text, timestamptz) IS
+    'The dead letters that were settled before a time, and what holds one. NULL: nothing does. Actor and state are empty.';
 
 
 -- Claims and checkpoints: which node works on what, and how far the rows have come.
