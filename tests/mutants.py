@@ -10158,6 +10158,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_workflows.py",
     ),
     Mutant(
+        "equal-cause-would-not-fire",
+        "what an event would do: an equal cause has fired already",
+        never,
+        "tests/engine/operations/test_would_event.py",
+    ),
+    Mutant(
+        "held-subject-would-not-fire",
+        "what an event would do: what holds the subject refuses it",
+        never,
+        "tests/engine/operations/test_would_event.py",
+    ),
+    Mutant(
+        "paused-actor-would-wait",
+        "what an event would do: one of a paused actor waits",
+        always,
+        "tests/web/screens/test_rows.py",
+    ),
+    Mutant(
         "future-has-no-list",
         "client: no list is of a time that is yet to come",
         never,

@@ -15,7 +15,8 @@ import msgspec
 from engine.app.actions import RequestApproval
 from engine.app.actor import Actor, Expectation
 from engine.app.checks import Breaker, kept_told
-from engine.app.dedupe import ByPayload, ByValue
+from engine.app.conditions import spelled
+from engine.app.dedupe import ByEvent, ByPayload, ByValue
 from engine.app.triggers import (
     Cron,
     EventSource,
@@ -59,6 +60,14 @@ _EVENT: Final = "event "
 """Prefix of a trigger that is one of the stack's own events."""
 
 
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trigger by events of the stack, with its filter."""
+
+    names: tuple[str, ...]
+    filter: dict[str, Any] = {}
+    """Path → the condition, as definitions spell it."""
+
+
 class ExpectationInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One expectation, as a node's version of the app declares it."""
 
@@ -69,6 +78,10 @@ class ExpectationInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Those of them that fire by time."""
     options: dict[str, Any] = {}
     """Its other options, as far as they are set and are no code."""
+    events: tuple[EventFilter, ...] | None = None
+    """Its triggers by events, with their filters; None: the node's version does not say."""
+    has_own_dedupe: bool = False
+    """Whether a function of the user tells which events are the same cause."""
 
 
 class ActorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -223,7 +236,17 @@ def _expectation(expectation: Expectation) -> ExpectationInfo:
         triggers=tuple(text for source in expectation.on for text in trigger_texts(source)),
         schedules=tuple(spec_of(schedule) for schedule in expectation.schedules),
         options=dict(_options(expectation)),
+        events=tuple(_filters(expectation)),
+        has_own_dedupe=not isinstance(expectation.dedupe, ByEvent | ByPayload | ByValue),
     )
+
+
+def _filters(expectation: Expectation) -> Iterable[EventFilter]:
+    """Yield its triggers by events of the stack."""
+    for source in expectation.on:
+        if isinstance(source, EventSource) and source.foreign is None:
+            spelled_ = {path: spelled(each) for path, each in source.filter.items()}
+            yield EventFilter(names=source.names, filter=spelled_)
 
 
 def trigger_texts(source: Source) -> tuple[str, ...]:

@@ -14,13 +14,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
 from engine.app.actor import Expectation
+from engine.app.checks import Breaker
 from engine.app.conditions import Misfit, MisfitReason, misfit, spelled
-from engine.app.triggers import EventSource, Schedule, trigger_of
+from engine.app.triggers import EventSource, Schedule, Source, trigger_of
 from engine.episodes.breakers import breaker
 from engine.episodes.breakers.breaker import CLOSED, BreakerState, Passage
 from engine.findings.expire import DueFinding
@@ -54,6 +55,42 @@ REASONS: Final[tuple[str, ...]] = tuple(
 
 SHARE_BYTES: Final = 6
 """Size of the hash of a share: few enough bytes that the share is exact, and under 1."""
+
+
+class Ruled(Protocol):
+    """What of an expectation its rule needs."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def on(self) -> Sequence[Source]:
+        """What fires it."""
+
+    @property
+    def subject_key(self) -> str:
+        """Path to what an event is about."""
+
+    @property
+    def cooldown_s(self) -> int:
+        """As of an expectation."""
+
+    @property
+    def debounce_s(self) -> float:
+        """As of an expectation."""
+
+    @property
+    def breaker(self) -> Breaker | None:
+        """As of an expectation."""
+
+    @property
+    def sample(self) -> float:
+        """As of an expectation."""
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether firing depends on what the cluster stores."""
 
 
 class TriggerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +140,7 @@ Ruling: TypeAlias = Fire | LookUp | Debounced | Refuse
 
 
 def rule(
-    expectation: Expectation,
+    expectation: Ruled,
     happened: DomainEvent,
     *,
     stack: str,
@@ -147,7 +184,7 @@ def rule_tick(
     return Fire(ticked, passage.becomes)
 
 
-def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
+def _unfit(expectation: Ruled, happened: DomainEvent) -> Refuse | None:
     events = [source for source in expectation.on if isinstance(source, EventSource)]
     watching = [source for source in events if source.watches(happened)]
     if not watching:
@@ -170,11 +207,11 @@ def _against_filter(unfit: Misfit) -> AgainstFilter:
     )
 
 
-def _sampled_out(expectation: Expectation, share: float) -> Refuse:
+def _sampled_out(expectation: Ruled, share: float) -> Refuse:
     return Refuse("sampled_out", AgainstSample(share=share, sample=expectation.sample))
 
 
-def _breaker_open(expectation: Expectation, state: BreakerState) -> Refuse:
+def _breaker_open(expectation: Ruled, state: BreakerState) -> Refuse:
     assert expectation.breaker is not None, "it has refused"
     against = AgainstBreaker(
         status=state.status,
@@ -194,7 +231,7 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
     return first
 
 
-def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | Debounced | Refuse:
+def _past(expectation: Ruled, trigger_state: TriggerState) -> Passage | Debounced | Refuse:
     """Return what keeps an event from firing now, or how the breaker lets it pass."""
     # The cause that began a cooldown, or is the breaker's probe, passes again: its node may have
     # died before the episode was open.
@@ -211,7 +248,7 @@ def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | De
     return passage if passage.allowed else _breaker_open(expectation, trigger_state.breaker)
 
 
-def _passage(expectation: Expectation, trigger_state: TriggerState) -> Passage:
+def _passage(expectation: Ruled, trigger_state: TriggerState) -> Passage:
     if expectation.breaker is None:
         return Passage(allowed=True)
     return breaker.pass_through(

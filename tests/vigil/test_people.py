@@ -22,7 +22,7 @@ READS = {
     "findings show", "findings chain", "outputs list", "outputs show", "workflows list",
     "workflows show", "workflows definitions", "workflows history", "workflows definition",
     "dead list", "dead show", "mcp pins", "mcp serve", "console", "users list", "users show",
-    "tokens list", "projections status", "projections verify",
+    "tokens list", "projections status",
 }  # fmt: skip
 """Commands that order nothing of the people of a stack, or run what is a process of its own."""
 

@@ -11,7 +11,7 @@ from tests.vigil.screens.screens import SCREENS, WIDTHS, file_of, screens
 
 WITHOUT_SCREEN = {
     "does something, and says so in a line": (
-        "publish", "fire", "apply", "actors apply", "actors disable", "actors pause",
+        "fire", "apply", "actors apply", "actors disable", "actors pause",
         "actors resume", "actors reset", "episodes fork", "episodes cancel", "episodes settle",
         "episodes approve", "episodes deny", "episodes resolve", "findings clear", "findings ack",
         "findings note", "outputs approve", "outputs reject", "outputs retry", "outputs cancel",

@@ -1,19 +1,60 @@
-"""Runs changed rules over the events that a stack has kept. It only reads."""
+"""What events would do: those that are kept, by changed rules, or one by those of now.
+
+It only reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
+from engine.operations.events.would_event import would_event
 from engine.operations.events.would_fire import Replay
+from engine.operations.events.would_rule import WouldVerdict
 from streams.clock import Clock
 from streams.ports.all import Ports
 from streams.ports.domain_events import DomainEvent
+from vigil.asking.listening import why_nobody_listens
+from vigil.asking.stack import read_stack, waking_obstacle
 
 PROGRESS_EVENTS: Final = 20_000
 """Events between two lines that say how far the reading has come."""
+
+
+class WouldVerdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event would do if it happened now."""
+
+    id: str
+    """The id by which it was looked at: samples and equal causes depend on it."""
+    verdicts: Sequence[WouldVerdict]
+    """Of each expectation that watches it, by actor and expectation."""
+    why_none: str = ""
+    """Why none does, for people."""
+
+
+async def would_now(ports: Ports, event: DomainEvent, *, clock: Clock) -> WouldVerdicts:
+    """Return what an event would do if it happened now: by the rules, and who runs."""
+    found = await would_event(ports, event, clock=clock)
+    seen = await read_stack(ports)
+    why_none = ""
+    if not found:
+        why_none = await why_nobody_listens(ports, event.name) or "no node is up that listens to it"
+    return WouldVerdicts(
+        id=event.id,
+        verdicts=[_if_woken(each, waking_obstacle(seen, each.actor)) for each in found],
+        why_none=why_none,
+    )
+
+
+def _if_woken(verdict: WouldVerdict, obstacle: str) -> WouldVerdict:
+    """Return a verdict; of what would fire, with what keeps its actor from it."""
+    if verdict.outcome != "fires" or not obstacle:  # guard: paused-actor-would-wait
+        return verdict
+    return msgspec.structs.replace(verdict, outcome="waits", why=f"{verdict.why}, but {obstacle}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.operations.events.why_event import EventVerdicts
     from streams.model.losses import StreamState
     from streams.ports.all import Ports
-    from vigil.asking.would import EventsReplayed
+    from vigil.asking.would import EventsReplayed, WouldVerdicts
 
 
 LOOK_S: Final = 0.2
@@ -96,6 +96,32 @@ class EventCalls:
                 unheard=await why_nobody_listens(ports, name),
                 of_engine=why_of_engine(name),
             )
+
+    async def would_fire(
+        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+    ) -> WouldVerdicts:
+        """Return which expectations an event would fire if it was published now, and why not.
+
+        Nothing is published, and nothing is changed. The rules are those of the nodes that are up;
+        what they remember, such as cooldowns and open episodes, may have changed by the time that
+        the event is published.
+
+        Args:
+            payload: as for `publish`.
+            id: as which it is looked at: where only a sample fires, it decides. None: a new one,
+                which the answer has.
+
+        Raises:
+            Mistake: no engine would accept it.
+        """
+        from vigil.asking.would import would_now
+
+        connections = self._connections
+        chosen, clock = id or self._new_id(), connections.clock
+        body = _checked(payload, name=name, id=chosen, stack=connections.stack, clock=clock)
+        event = DomainEvent(id=chosen, name=name, payload=body, seq=0, at=clock.now())
+        async with connections.log(is_reading=True) as ports:
+            return await would_now(ports, event, clock=clock)
 
     async def publish_lines(
         self, name: str, lines: AsyncIterable[bytes], *, id: str | None = None

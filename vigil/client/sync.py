@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from vigil.asking.requests import CommandOutcome
     from vigil.asking.stack import Rollout
     from vigil.asking.starting import StartedInstance
-    from vigil.asking.would import EventsReplayed
+    from vigil.asking.would import EventsReplayed, WouldVerdicts
     from vigil.client.actors import ActorCalls, ActorRecord, ActorSummary
     from vigil.client.approvals import ApprovalCalls
     from vigil.client.dead_letters import DeadLetterCalls
@@ -1335,6 +1335,25 @@ class SyncEventCalls:
             Mistake: no engine would accept it.
         """
         return self._thread.run(self._calls.publish(name, payload, id=id))
+
+    def would_fire(
+        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+    ) -> WouldVerdicts:
+        """Return which expectations an event would fire if it was published now, and why not.
+
+        Nothing is published, and nothing is changed. The rules are those of the nodes that are up;
+        what they remember, such as cooldowns and open episodes, may have changed by the time that
+        the event is published.
+
+        Args:
+            payload: as for `publish`.
+            id: as which it is looked at: where only a sample fires, it decides. None: a new one,
+                which the answer has.
+
+        Raises:
+            Mistake: no engine would accept it.
+        """
+        return self._thread.run(self._calls.would_fire(name, payload, id=id))
 
     def tail(
         self,

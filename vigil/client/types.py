@@ -53,7 +53,7 @@ from vigil.asking.repairs.recovery import RecoverReport
 from vigil.asking.requests import CommandOutcome
 from vigil.asking.stack import Rollout
 from vigil.asking.starting import StartedInstance
-from vigil.asking.would import EventsReplayed
+from vigil.asking.would import EventsReplayed, WouldVerdicts
 from vigil.client.actors import ActorRecord, ActorSummary
 from vigil.client.episodes import EpisodeLog, EpisodeReceipt, EpisodeToCancel, ForkEachOutcome
 from vigil.client.events import PublishReceipt
@@ -122,4 +122,5 @@ __all__ = [
     "Withdrawal",
     "WorkflowRecord",
     "WorkflowSummary",
+    "WouldVerdicts",
 ]

@@ -33,6 +33,7 @@ NEEDED: Final[Mapping[str, Role]] = {
             "reconcile",
             "repartition",
             "projections rebuild",
+            "projections verify",
             "actors pause",
             "actors resume",
             "actors reset",

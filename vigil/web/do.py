@@ -17,6 +17,7 @@ from starlette.responses import RedirectResponse, Response
 
 from streams.json import UNDECODABLE
 from vigil.asking.requests import CommandOutcome
+from vigil.client.events import PublishReceipt
 from vigil.errors import VigilError, one_line, told
 from vigil.web.api.answer import client_of, identity_of, require
 from vigil.web.api.operation import AnyOperation
@@ -122,6 +123,9 @@ def in_words(operation: AnyOperation, found: object) -> str:
         case CommandOutcome(done=done, obstacle=obstacle):
             said = (found.name, done or "is on its way", obstacle)
             return ": ".join(each for each in said if each)
+        case PublishReceipt():
+            said = ("The event is published.", found.unheard, found.of_engine)
+            return " ".join(each for each in said if each)
         case _:
             says = getattr(found, "says", "") or getattr(found, "used", "")
             return str(says) or DONE.get(operation.name, "Done.")
@@ -133,7 +137,6 @@ DONE: Final[Mapping[str, str]] = {
     "episodes.cancel": "It is to be canceled; the journal has your request.",
     "episodes.fire": "The episode is open.",
     "episodes.fork": "The fork is open.",
-    "events.publish": "The event is published.",
     "findings.acknowledge": "Acknowledged.",
     "findings.clear": "Cleared.",
     "findings.note": "The note is kept.",

@@ -74,10 +74,10 @@ async def why_event(ports: Ports, event_id: str, *, clock: Clock) -> EventVerdic
     own = [each for each in kept if each.event_id == event_id]
     name = event.name if event is not None else next((each.event for each in own), "")
     refused = {(each.actor, each.expectation): each for each in own}
-    declared = _declared(nodes)
-    watching = {place for place, info in declared.items() if _watches(info, name)}
-    asked = _asked(declared, watching, refused, name)
-    opened = await _opened(ports, event_id, event, asked, _workflows(nodes))
+    known = declared(nodes)
+    watching = {place for place, info in known.items() if watches(info, name)}
+    asked = _asked(known, watching, refused, name)
+    opened = await _opened(ports, event_id, event, asked, workflows(nodes))
     verdicts = [
         _verdict(place, opened, refused, kept, at=event.at if event else None)
         for place in sorted({*watching, *refused, *opened})
@@ -131,7 +131,8 @@ async def _refusals(ports: Ports) -> Sequence[Refusal]:
     return found
 
 
-def _declared(nodes: Iterable[NodeInfo]) -> dict[Place, ExpectationInfo]:
+def declared(nodes: Iterable[NodeInfo]) -> dict[Place, ExpectationInfo]:
+    """Return the expectations of live nodes, by actor and name."""
     return {
         (actor, name): info
         for node in nodes
@@ -140,13 +141,14 @@ def _declared(nodes: Iterable[NodeInfo]) -> dict[Place, ExpectationInfo]:
     }
 
 
-def _workflows(nodes: Iterable[NodeInfo]) -> dict[str, str]:
+def workflows(nodes: Iterable[NodeInfo]) -> dict[str, str]:
     """Return the actors whose triggers start instances of a workflow, with its name."""
     found = ((actor, has.workflow) for node in nodes for actor, has in node.actors.items())
     return {actor: workflow for actor, workflow in found if workflow}
 
 
-def _watches(info: ExpectationInfo, name: str) -> bool:
+def watches(info: ExpectationInfo, name: str) -> bool:
+    """Return whether an event of that name may fire an expectation."""
     return any(event_in(trigger) == name for trigger in info.triggers)
 
 
@@ -160,10 +162,11 @@ def _asked(
     # Without its name, any that watches events may have had it.
     some = watching if name else {each for each in declared if declared[each].triggers}
     places = sorted({*some, *refused})[:EXPECTATIONS_MAX]
-    return {place: _dedupe_of(declared.get(place)) for place in places}
+    return {place: dedupe_of(declared.get(place)) for place in places}
 
 
-def _dedupe_of(info: ExpectationInfo | None) -> Dedupe:
+def dedupe_of(info: ExpectationInfo | None) -> Dedupe:
+    """Return the rule for equal causes that a node reports; a function of a user it cannot."""
     said = info.options.get("dedupe") if info is not None else None
     if said is None:
         return by_event()

@@ -13,6 +13,7 @@ from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from engine.episodes.recovery import SweepVerdict
 from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
 from engine.operations.events.why_event import EventVerdict, EventVerdicts
+from engine.operations.events.would_rule import WouldVerdict
 from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, LabVerdict
 from engine.operations.reconcile import Reconciled
 from projections.postgres.rebuild.rebuild import (
@@ -41,6 +42,7 @@ from vigil.asking.episode_diff import EpisodeCost, EpisodeDiff, StepDifference, 
 from vigil.asking.refusals import refusal_row
 from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
 from vigil.asking.repairs.recovery import RecoverReport
+from vigil.asking.would import WouldVerdicts
 from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.stack.nodes import ActorPause, NodeSummary
 from vigil.client.stack.people import PersonRecord, SessionRecord
@@ -560,6 +562,23 @@ BECAME: Final = EventVerdicts(
         EventVerdict(
             actor="watcher", expectation="endpoint_is_healthy", outcome="opened",
             episode_id=str(WEB), why=f"it opened episode {WEB}",
+        ),
+    ],
+)  # fmt: skip
+WOULD: Final = WouldVerdicts(
+    id="e-2",
+    verdicts=[
+        WouldVerdict(
+            actor="capacity", expectation="disk_has_room", outcome="refused",
+            refusal=ELSEWHERE, why=f"{ELSEWHERE.reason}: {ELSEWHERE.words}",
+        ),
+        WouldVerdict(
+            actor="watcher", expectation="endpoint_is_healthy", outcome="fires",
+            why="it would open an episode",
+        ),
+        WouldVerdict(
+            actor="writer", expectation="page_is_known", outcome="waits",
+            why="it would open an episode, but it is paused (by ann)",
         ),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.vigil.screens import rows
 from vigil.asking.stack import in_short
-from vigil.commands import actors, dead, definitions, events, findings, inbox, outputs, workflows
+from vigil.commands import actors, dead, definitions, events, findings, inbox, outputs, publish, workflows
 from vigil.commands.episodes import diff, replay, show
 from vigil.commands.people import tokens, users
 from vigil.commands.repairs import doctor, repair
@@ -89,6 +89,9 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         rows.REFUSALS, "watcher.endpoint_is_healthy", now=NOW
     ),
     "actors history capacity": lambda: definitions.print_history(rows.REVISIONS),
+    "publish endpoint.probed '{}' --dry-run": lambda: publish.print_would_fire(
+        "endpoint.probed", rows.WOULD
+    ),
     "events why e-1": lambda: events.print_verdicts("e-1", rows.BECAME, now=NOW),
     "events would --file rule.py": lambda: events.print_would(
         rows.COUNTED, rows.WOULD_FIRE, "fire"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from html import unescape
+from urllib.parse import unquote
 
 import pytest
 
@@ -149,6 +151,65 @@ async def test_an_event_that_nobody_watches_is_told_so(read):
     page = text_of(await read("/events/why", id="event-39"))
 
     assert "no expectation of a node that is up watches" in page
+
+
+async def test_what_an_event_would_fire_is_told_before_it_is_published(browser, client):
+    payload = '{"sku": "tea", "currency": "USD"}'
+    asked = {"id": "trial-1", "name": "price.seen", "payload:json": payload}
+
+    answer = await browser.post("/publish", data=asked)
+
+    page = text_of(answer.text)
+    assert "filter currency = EUR: the event has USD" in page
+    assert 'value="trial-1"' in answer.text
+    assert payload in unescape(answer.text)
+    assert (await client.events.why("trial-1")).name == ""
+
+
+async def test_an_event_that_would_fire_says_so_and_one_that_nobody_watches_whom_else(browser):
+    async def would(**fields):
+        answer = await browser.post("/publish", data={"payload:json": "{}", **fields})
+        return unescape(text_of(answer.text))
+
+    assert re.search(
+        "prices / price_is_plausible .*? would fire", await would(name="price.changed")
+    )
+    assert "did you mean price.changed" in await would(name="price.change")
+    assert "its tables are moved" in await would(name="order.old")
+
+
+async def test_what_is_no_payload_stays_in_the_form_with_the_reason(browser):
+    asked = {"name": "price.seen", "payload:json": "{nonsense"}
+
+    answer = await browser.post("/publish", data=asked)
+
+    assert answer.status_code == 200
+    assert "{nonsense" in answer.text
+    assert "That cannot be published" in answer.text
+
+
+async def test_publishing_leads_to_the_event_and_says_who_hears_it(browser):
+    form = await browser.get("/publish", params={"name": "nobody.hears"})
+    fields = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]+)"', form.text))
+
+    kept = {name: fields[name] for name in ("id", "back")}
+    answer = await browser.post(
+        "/do/events.publish", data={"name": "nobody.hears", "payload:json": "{}", **kept}
+    )
+
+    assert answer.headers["location"] == f"/events/{fields['id']}"
+    assert "no node that is up listens to" in unquote(answer.headers["set-cookie"])
+
+
+async def test_a_dry_run_is_marked_in_lists(browser, client):
+    fired = await client.fire(
+        "releases", "release_is_wanted", {"version": "9.9-dry"}, key="dry-9", dry_run=True
+    )
+    await client.episodes.wait(fired.episode_id, timeout_s=30)
+
+    page = text_of((await browser.get("/episodes", params={"subject": "9.9-dry"})).text)
+
+    assert f"{fired.episode_id[:8]} · dry run" in page
 
 
 async def test_a_form_that_fires_does_so_once(read):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_urlsafe
 from typing import Final
 
 import msgspec
-from htpy import Element, Node, a, button, form, fragment, small
+from htpy import Element, Node, a, button, div, form, fragment, small, strong
 
 from engine.operations.events.why_event import EventVerdict, EventVerdicts
+from engine.operations.events.would_rule import WouldVerdict
 from engine.people.identity import Role
 from projections.records import RefusalSummary
 from streams.model.refusals import (
@@ -20,8 +21,10 @@ from streams.model.refusals import (
     AgainstLane,
     Refusal,
 )
+from vigil.asking.would import WouldVerdicts
 from vigil.client import Client
 from vigil.client.page import Page
+from vigil.errors import Mistake
 from vigil.web.drawing.parts import (
     Cell,
     act,
@@ -163,7 +166,7 @@ VERDICTS: Final = (
 def verdicts(found: EventVerdicts, asked: PageRequest) -> Element:
     """Return what each expectation did with an event, with a link to what kept it from firing."""
     if not found.verdicts:
-        hint = "Its id is what it was published with; `vigil events tail` shows those that come."
+        hint = "Its id is what it was published with."
         return card("Nobody watches it", nothing(found.why_none, hint))
     return card(
         "What each expectation did with it",
@@ -231,13 +234,23 @@ def _several(ids: Sequence[str]) -> Node:
     return [[number > 0 and ", ", episode_link(each)] for number, each in enumerate(ids)]
 
 
-async def draw_publish(client: Client, asked: PageRequest) -> Drawn:  # noqa: ARG001 - as screens are
-    """Draw the form that publishes an event."""
-    return Drawn(
-        title="Publish an event",
-        parts={"form": publish(asked, f"console-{token_urlsafe(KEY_BYTES)}")},
-        up=("/events", "Events"),
-    )
+async def draw_publish(client: Client, asked: PageRequest) -> Drawn:
+    """Draw the form that publishes an event, and what it would fire if that was asked."""
+    id_ = asked.filter("id") or f"console-{token_urlsafe(KEY_BYTES)}"
+    name, payload = asked.filter("name"), asked.filter(PAYLOAD)
+    parts: dict[str, Node] = {"form": publish(asked, id_)}
+    if name is not None and payload is not None:
+        try:
+            found = await client.events.would_fire(name, payload.encode(), id=id_)
+            parts["would"] = would(found, asked)
+        except Mistake as error:  # What was typed stays where it is.
+            parts["would"] = div(".note", role="alert")[
+                strong["That cannot be published."], str(error)
+            ]
+    return Drawn(title="Publish an event", parts=parts, up=("/events", "Events"))
+
+
+PAYLOAD: Final = "payload:json"
 
 
 def publish(asked: PageRequest, id_: str) -> Element:
@@ -248,14 +261,55 @@ def publish(asked: PageRequest, id_: str) -> Element:
         act(
             "events.publish",
             "Publish",
-            {"id": id_},
+            {"id": id_, "back": place("events", id_)},
             name,
-            long_field("payload:json", "Payload", "{}", hint="A JSON object."),
+            long_field(PAYLOAD, "Payload", asked.filter(PAYLOAD) or "{}", hint="A JSON object."),
+            button(type="submit", formaction="/publish")["What would it fire?"],
             is_primary=True,
             is_tall=True,
         ),
         beside=id_,
     )
+
+
+def would(found: WouldVerdicts, asked: PageRequest) -> Element:
+    """Return what each expectation would do with an event."""
+    title = "What it would fire; nothing is published"
+    if not found.verdicts:
+        return card(title, nothing("Nobody watches it.", found.why_none))
+    return card(
+        title,
+        rows_of(
+            VERDICTS,
+            [
+                (
+                    titled(
+                        place("actors", each.actor), f"{each.actor} / {each.expectation}", each.why
+                    ),
+                    pill(WOULD_LOOKS[each.outcome], _would_word(each)),
+                    holder_of(each.refusal, asked) if each.refusal is not None else None,
+                )
+                for each in found.verdicts
+            ],
+            keys=[f"{each.actor}.{each.expectation}" for each in found.verdicts],
+        ),
+        beside=many(len(found.verdicts), "expectation"),
+    )
+
+
+WOULD_LOOKS: Final[Mapping[str, str]] = {
+    "fires": "opened",
+    "refused": "refused",
+    "waits": "waits",
+    "unknown": "unknown",
+}
+"""Outcome → the state that it looks like."""
+
+
+def _would_word(verdict: WouldVerdict) -> str:
+    if verdict.refusal is not None:
+        return verdict.refusal.reason.replace("_", " ")
+    return {"fires": "would fire", "waits": "would wait"}.get(verdict.outcome, "")
 
 
 async def draw_fire(client: Client, asked: PageRequest) -> Drawn:  # noqa: ARG001 - as screens are
@@ -301,6 +355,7 @@ PUBLISH: Final = Screen(
     section="/events",
     role=Role.OPERATOR,
     is_live=False,
+    is_form=True,
     orders=True,
     filters=("name",),
 )

@@ -29,6 +29,7 @@ from vigil.web.drawing.parts import (
     when,
 )
 from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen
+from vigil.web.screens.episodes.episodes import DRY_RUN
 
 FILTERS: Final = ("status", "workflow", "after")
 
@@ -90,7 +91,8 @@ def list_of(asked: PageRequest, page: Page[WorkflowSummary]) -> Element:
 
 
 def _row(instance: WorkflowSummary, asked: PageRequest) -> tuple[Node, ...]:
-    said = (short(instance.instance_id), instance.subject_value, _error(instance))
+    dry = DRY_RUN if instance.mode != "live" else ""
+    said = (short(instance.instance_id), dry, instance.subject_value, _error(instance))
     name = f"{instance.workflow_id}"
     return (
         titled(place("workflows", instance.instance_id), name, " · ".join(filter(None, said))),

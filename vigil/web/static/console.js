@@ -98,7 +98,7 @@
   // Forms without a reload. What came of it stands in the page that follows.
   document.addEventListener('submit', async event => {
     const form = event.target, button = event.submitter;
-    if (!('enhance' in form.dataset)) return;
+    if (!('enhance' in form.dataset) || button?.hasAttribute('formaction')) return;
     event.preventDefault();
     if (form.getAttribute('aria-busy')) return;
     form.setAttribute('aria-busy', 'true'); say('');

@@ -12,7 +12,13 @@ from msgspec import Meta
 from engine.people.identity import Role
 from projections.records import RefusalSummary
 from vigil.client.client import Client
-from vigil.client.types import CommandOutcome, DomainEvent, EventVerdicts, PublishReceipt
+from vigil.client.types import (
+    CommandOutcome,
+    DomainEvent,
+    EventVerdicts,
+    PublishReceipt,
+    WouldVerdicts,
+)
 from vigil.web.api.operation import (
     PUBLISH,
     READ,
@@ -126,6 +132,19 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         key="id",
         whole="payload",
         commands=["publish"],
+    ),
+    Operation(
+        name="events.would_fire",
+        method="POST",
+        path="/would-fire/{name}",
+        does="Tell which expectations an event would fire, whose payload is the body, and why not. "
+        "Nothing is published.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=PublishEvent,
+        gives=WouldVerdicts,
+        call=lambda client, asked, _: client.events.would_fire(**said(asked)),
+        whole="payload",
     ),
     Operation(
         name="events.tail",

@@ -43,6 +43,9 @@ FAILED: Final = "failed"
 GROUPS_MAX: Final = 100
 """Most rows of failures that are alike."""
 
+DRY_RUN: Final = "dry run"
+"""What marks what has changed nothing outside."""
+
 NO_QUEUES: Final[Mapping[str, ActorQueue]] = {}
 
 GROUP_CELLS: Final = (
@@ -209,7 +212,8 @@ def said_of(episode: EpisodeSummary) -> str:
     """Return an episode in a line: what it is about, and what it has come to."""
     subject = " ".join(each for each in (episode.subject_kind, episode.subject_id) if each)
     row = {"error_class": episode.error_class, "error_detail": episode.error_detail}
-    said = (short(episode.episode_id), subject, error_of(row) or episode.summary)
+    dry = DRY_RUN if episode.mode != "live" else ""
+    said = (short(episode.episode_id), dry, subject, error_of(row) or episode.summary)
     return " · ".join(each for each in said if each)
 
 
