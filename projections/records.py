@@ -488,6 +488,30 @@ class OrderSummary(RowRecord, frozen=True, kw_only=True):
     event_no: int
 
 
+class DecisionSummary(RowRecord, frozen=True, kw_only=True):
+    """What somebody has decided about a request for approval."""
+
+    kind: str
+    """`episode`, `output` or `step`: what had asked."""
+    id: str
+    """Of an output its key, of a step that of its instance."""
+    step_id: str | None
+    actor_id: str
+    expectation_id: str
+    subject_id: str | None
+    episode_id: UUID | None
+    """The episode that had asked, or proposed the output; of a step, the one that runs it."""
+    summary: str | None
+    decision: str
+    """`approved`, `denied`, or `approval_given` of an output that needs more of them."""
+    person: str
+    """Who; of several who had to approve, all of them."""
+    reason: str | None
+    at: datetime
+    is_changed: bool
+    """Whether who approved it has changed it."""
+
+
 class TokenSummary(RowRecord, frozen=True, kw_only=True):
     """A token with which a program uses the stack, without its secret."""
 
@@ -588,7 +612,7 @@ class BudgetRecommendation(RowRecord, frozen=True, kw_only=True):
     wall_s: float | None
 
 
-CostBy: TypeAlias = Literal["actor", "model", "agent", "day", "finding", "all"]
+CostBy: TypeAlias = Literal["actor", "model", "agent", "day", "finding", "episode", "all"]
 """What costs are summed by. An episode with several findings counts for each of them."""
 
 

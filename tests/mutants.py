@@ -11387,6 +11387,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/web/screens/test_past.py",
     ),
     Mutant(
+        "unpriced-is-not-free",
+        "console: what has no price is not told as free",
+        never,
+        "tests/web/screens/test_rows.py",
+    ),
+    Mutant(
         "page-of-future-refused",
         "console: no page is of a time that is yet to come",
         never,

@@ -783,6 +783,27 @@ async def count_orders(
     return await _counted(pool, "count_orders", stack, node, actor, at)
 
 
+async def list_decisions(
+    pool: Pool,
+    stack: Stack,
+    *,
+    by: str | None = None,
+    actor: OneOrMore | None = None,
+    episode_ids: Sequence[UUID] | None = None,
+    at: datetime | None = None,
+    past: Row | None = None,
+    reverse: bool = False,
+    limit: int = 50,
+) -> list[Row]:
+    """Return what people have decided on: the latest first.
+
+    With `at`, only what they had decided by then. `past` and `reverse` are as in `list_episodes`.
+    """
+    place = _place(past, "at", "id", "kind")
+    said = (by, _several(actor), episode_ids, at)
+    return await _listed(pool, "list_decisions", stack, *said, *place, limit, reverse=reverse)
+
+
 async def list_tokens(
     pool: Pool,
     stack: Stack,

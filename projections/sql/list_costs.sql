@@ -1,6 +1,6 @@
 -- What requests to models have cost, the dearest first; days in order, the latest first.
--- $1 stack, $2 by what: actor, model, agent, day, finding, or all, $3 those since then, or NULL, $4
--- most.
+-- $1 stack, $2 by what: actor, model, agent, day, finding, episode, or all, $3 those since then, or
+-- NULL, $4 most.
 SELECT
     name, count(*) AS requests, count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
     coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost_usd), 0) AS cost_usd,
@@ -13,6 +13,7 @@ FROM (
             WHEN 'agent' THEN request.agent
             WHEN 'day' THEN request.day::text
             WHEN 'finding' THEN touched.finding_key
+            WHEN 'episode' THEN request.episode_id::text
         END AS name,
         request.tokens, request.cost_usd, request.at, request.journal_seq
     FROM model_requests AS request

@@ -40,6 +40,7 @@ ASKED = {
     "list_inbox": (records.InboxItem, 9),
     "list_dead_letters": (records.DeadLetterSummary, 6),
     "list_orders": (records.OrderSummary, 9),
+    "list_decisions": (records.DecisionSummary, 9),
     "list_tokens": (records.TokenSummary, 6),
     "list_audit": (records.AuditEntry, 8),
     "show_dead_letter": (records.DeadLetterRecord, 2),

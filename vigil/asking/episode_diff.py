@@ -9,6 +9,7 @@ nodes and costs are no difference.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -56,6 +57,10 @@ class EpisodeCost(msgspec.Struct, frozen=True, kw_only=True):
     """What its requests to models, and its children, have cost in dollars, as its budget counts."""
     ms: int
     """How long it has run, in milliseconds."""
+    requests: int = 0
+    """How often its agents have asked models."""
+    tools: Mapping[str, int] = {}
+    """Tool → how often it was called, by its code and by its agents."""
 
 
 class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,9 +144,10 @@ class _Run:
         steps = [each for each in recorded if not each.path.startswith((CHANGED, GRANTED))]
         self.steps = {_place(each, n): each for n, each in enumerate(steps, start=1)}
         self.announced = [event for event in life if isinstance(event, StepAnnounced)]
-        self.calls = sum(
-            isinstance(event, StepRecorded) and event.kind is StepKind.TOOL_CALL for event in events
-        )
+        all_ = [event for event in events if isinstance(event, StepRecorded)]
+        called = [event.tool_name for event in all_ if event.kind is StepKind.TOOL_CALL]
+        self.calls, self.tools = len(called), Counter(called)
+        self.requests = sum(event.kind is StepKind.MODEL_REQUEST for event in all_)
 
     @property
     def converged(self) -> EpisodeConverged:
@@ -159,6 +165,8 @@ class _Run:
             calls=self.calls,
             tokens=episode.tokens_used if end is None else end.tokens_used,
             usd=episode.usd_used if end is None else end.usd_used,
+            requests=self.requests,
+            tools=dict(sorted(self.tools.items())),
             ms=round(episode.wall_used_s * 1000) if end is None else end.wall_used_ms,
         )
 

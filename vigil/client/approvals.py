@@ -7,15 +7,19 @@ the node that handles it: between the two somebody else may decide, or the time 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from uuid import UUID
 
 from msgspec import UNSET
 
 from engine.operations.decide_request import ApprovalTarget, decide_request
 from engine.people.store import PeopleStore
+from projections.postgres.reader import list_decisions
+from projections.records import DecisionSummary
 from streams.json import unraw
 from vigil.asking.approval_requests import (
     ApprovalRequest,
@@ -28,15 +32,24 @@ from vigil.asking.approval_requests import (
 from vigil.asking.requests import CommandOutcome, SentCommand, watch
 from vigil.client.connections import Connections
 from vigil.client.episodes import EpisodeCalls
+from vigil.client.page import Page, PagedList, check_past
 from vigil.client.workflows import WorkflowCalls
 from vigil.errors import Mistake, Trouble
 from vigil.settings import DECISION_S
+
+if TYPE_CHECKING:
+    from projections.postgres.reader import OneOrMore
 
 _ID: Final = re.compile(r"[0-9a-fA-F-]+")
 
 _REMEDY: Final = (
     "give the id of an episode, or ApprovalTarget('output', KEY) or "
     "ApprovalTarget('step', INSTANCE, STEP) of vigil.ports"
+)
+
+
+DECISIONS: Final = PagedList(
+    "decisions", DecisionSummary, list_decisions, {"at": datetime, "id": str, "kind": str}
 )
 
 
@@ -62,6 +75,45 @@ class ApprovalCalls:
         async with self._connections.log(about=str(target)) as ports:
             pending, _ = await read_pending(ports, target)
             return pending
+
+    async def decided(
+        self,
+        *,
+        by: str | None = None,
+        actor: OneOrMore | None = None,
+        episode_ids: Sequence[UUID] | None = None,
+        at: datetime | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[DecisionSummary]:
+        """Return what people have decided on, of the rows: the latest first.
+
+        Of a request that several people had to approve, an episode's and a step's is one decision
+        of all of them; an output's also has each approval before the last.
+
+        Args:
+            by: only what this person has decided.
+            actor: one, or several.
+            episode_ids: only what these episodes had asked for, and their outputs.
+            at: only what was decided by then; None: all.
+            after: the `next` of a page: what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`, or `at` has no time zone or is yet to come.
+        """
+        check_past(at, self._connections.clock.now())
+        return await DECISIONS.page(
+            self._connections,
+            after=after,
+            limit=limit,
+            by=by,
+            actor=actor,
+            episode_ids=episode_ids,
+            at=at,
+            reverse=reverse,
+        )
 
     async def decide(
         self,

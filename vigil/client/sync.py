@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         CostBy,
         DeadLetterRecord,
         DeadLetterSummary,
+        DecisionSummary,
         EpisodeCause,
         EpisodeRecord,
         EpisodeSummary,
@@ -475,6 +476,45 @@ class SyncApprovalCalls:
             Trouble: it does not ask for approval, or does not wait any more.
         """
         return self._thread.run(self._calls.read(target))
+
+    def decided(
+        self,
+        *,
+        by: str | None = None,
+        actor: OneOrMore | None = None,
+        episode_ids: Sequence[UUID] | None = None,
+        at: datetime | None = None,
+        after: str | None = None,
+        reverse: bool = False,
+        limit: int = 50,
+    ) -> Page[DecisionSummary]:
+        """Return what people have decided on, of the rows: the latest first.
+
+        Of a request that several people had to approve, an episode's and a step's is one decision
+        of all of them; an output's also has each approval before the last.
+
+        Args:
+            by: only what this person has decided.
+            actor: one, or several.
+            episode_ids: only what these episodes had asked for, and their outputs.
+            at: only what was decided by then; None: all.
+            after: the `next` of a page: what follows it.
+            reverse: from the other end of the list: the first comes first.
+
+        Raises:
+            Mistake: `after` is no such `next`, or `at` has no time zone or is yet to come.
+        """
+        return self._thread.run(
+            self._calls.decided(
+                by=by,
+                actor=actor,
+                episode_ids=episode_ids,
+                at=at,
+                after=after,
+                reverse=reverse,
+                limit=limit,
+            )
+        )
 
     def decide(
         self,

@@ -19,7 +19,7 @@ from vigil.web.screens import (
     workflows,
 )
 from vigil.web.screens.episodes import bulk, compare, conversation, episode, episodes, fork
-from vigil.web.screens.stack import costs, definitions, nodes, orders, people
+from vigil.web.screens.stack import costs, decisions, definitions, nodes, orders, people
 
 SCREENS: Final[tuple[Screen, ...]] = (
     overview.SCREEN,
@@ -51,6 +51,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     definitions.SCREEN,
     definitions.ONE,
     orders.SCREEN,
+    decisions.SCREEN,
     nodes.SCREEN,
     nodes.DOCTOR,
     people.SCREEN,

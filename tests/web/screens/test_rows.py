@@ -252,11 +252,59 @@ async def test_orders_say_who_and_why(read):
     assert "actor paused ann" in page
 
 
-@pytest.mark.parametrize("by", ["actor", "model", "agent", "day", "finding"])
+@pytest.mark.parametrize("by", ["actor", "model", "agent", "day", "finding", "episode"])
 async def test_costs_are_summed_by_what_is_asked(read, by):
     page = text_of(await read("/costs", by=by))
 
     assert "Requests 2" in page
+
+
+async def test_what_has_no_price_is_not_told_as_free(read):
+    page = text_of(await read("/costs", by="episode"))
+
+    assert "Cost not priced" in page
+    assert "$0" not in page
+
+
+async def test_an_event_says_what_has_become_of_what_it_fired(read, client):
+    failed, *_ = await client.episodes.list(expectation="stock_is_known", status="failed")
+    event = (await client.episodes.get(failed.episode_id)).trigger_ref["event_id"]
+
+    page = await read(f"/events/{event}")
+
+    assert "Failed 1" in text_of(page)
+    assert re.search(rf'href="/episodes/{failed.episode_id}".*?class="pill failed"', page)
+
+
+async def test_requests_with_one_title_are_told_apart(read, client):
+    page = text_of(await read("/inbox"))
+
+    for each in await client.episodes.list(status="blocked", expectation="release_is_wanted"):
+        assert f"{each.subject_id} · {str(each.episode_id)[:8]}" in page
+
+
+async def test_who_approved_what_is_one_page_that_orders_lead_to(read, client):
+    fired = await client.fire("releases", "release_is_wanted", {"version": "3.0-told"}, key="told")
+    while not (await client.episodes.list(subject="3.0-told", status="blocked")).items:
+        await client.connections.clock.sleep(0.05)
+    await client.approvals.decide(fired.episode_id, "approve", reason="it was tried", by="bob")
+    await client.episodes.wait(fired.episode_id)
+
+    page = text_of(await read("/decisions", by="bob"))
+
+    assert 'href="/decisions"' in await read("/orders")
+    assert re.search("put 3.0-told into production .* it was tried approved bob", page)
+
+
+async def test_two_agents_are_compared_by_what_they_asked_and_called(read, client):
+    one, other = [
+        str(each.episode_id) for each in await client.episodes.list(expectation="host_is_fast")
+    ][:2]
+
+    page = text_of(await read("/compare", left=one, right=other))
+
+    assert re.search(r"Requests to models \d+ \d+", page)
+    assert "read_metric" in page
 
 
 async def test_failures_that_are_alike_are_one_row(read, client):

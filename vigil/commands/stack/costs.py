@@ -35,6 +35,7 @@ class CostsBy(StrEnum):
     AGENT = "agent"
     DAY = "day"
     FINDING = "finding"
+    EPISODE = "episode"
 
 
 def listing(by: str) -> Listing:

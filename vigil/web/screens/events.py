@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
 
@@ -24,7 +25,7 @@ from streams.model.refusals import (
 from vigil.asking.would import WouldVerdicts
 from vigil.client import Client
 from vigil.client.page import Page
-from vigil.errors import Mistake
+from vigil.errors import Mistake, NotFound
 from vigil.web.drawing.parts import (
     Cell,
     act,
@@ -137,6 +138,7 @@ async def draw_why(client: Client, asked: PageRequest) -> Drawn:
     if not id_:
         return Drawn(title="Why did an event not fire?", parts={"ask": asking()})
     found = await client.events.why(id_)
+    states = await states_of(client, found.verdicts)
     return Drawn(
         title=f"{found.name or 'Event'}",
         beside=small(".id")[id_],
@@ -145,11 +147,12 @@ async def draw_why(client: Client, asked: PageRequest) -> Drawn:
                 [
                     ("Published", when(found.at, asked.now)),
                     ("Fired", str(sum(each.outcome == "opened" for each in found.verdicts))),
+                    ("Failed", str(failed) if (failed := _failed(states)) else None),
                     ("Refused", str(sum(each.outcome == "refused" for each in found.verdicts))),
                     ("Expectations", str(len(found.verdicts))),
                 ]
             ),
-            "verdicts": verdicts(found, asked),
+            "verdicts": verdicts(found, states, asked),
             "ask": asking(id_),
         },
         up=("/events", "Events"),
@@ -159,11 +162,31 @@ async def draw_why(client: Client, asked: PageRequest) -> Drawn:
 VERDICTS: Final = (
     Cell("Expectation", is_main=True),
     Cell("Verdict"),
-    Cell("What holds it"),
+    Cell("What came of it, or holds it"),
 )
 
 
-def verdicts(found: EventVerdicts, asked: PageRequest) -> Element:
+STATES_MAX: Final = 50
+"""Most episodes and instances of an event whose state is read."""
+
+
+async def states_of(client: Client, told: Sequence[EventVerdict]) -> Mapping[str, str]:
+    """Return the states of what an event has opened, by id, as far as the rows have it."""
+    states: dict[str, str] = {}
+    for each in [each for each in told if each.outcome == "opened"][:STATES_MAX]:
+        with suppress(NotFound):  # The rows follow in a moment.
+            if each.instance_id:
+                states[each.instance_id] = (await client.workflows.get(each.instance_id)).status
+            else:
+                states[each.episode_id] = (await client.episodes.get(each.episode_id)).status
+    return states
+
+
+def _failed(states: Mapping[str, str]) -> int:
+    return sum(each in {"failed", "partially_failed"} for each in states.values())
+
+
+def verdicts(found: EventVerdicts, states: Mapping[str, str], asked: PageRequest) -> Element:
     """Return what each expectation did with an event, with a link to what kept it from firing."""
     if not found.verdicts:
         hint = "Its id is what it was published with."
@@ -172,7 +195,7 @@ def verdicts(found: EventVerdicts, asked: PageRequest) -> Element:
         "What each expectation did with it",
         rows_of(
             VERDICTS,
-            [_verdict(each, asked) for each in found.verdicts],
+            [_verdict(each, states, asked) for each in found.verdicts],
             keys=[f"{each.actor}.{each.expectation}" for each in found.verdicts],
         ),
         (
@@ -188,14 +211,22 @@ def verdicts(found: EventVerdicts, asked: PageRequest) -> Element:
     )
 
 
-def _verdict(verdict: EventVerdict, asked: PageRequest) -> tuple[Node, ...]:
+def _verdict(
+    verdict: EventVerdict, states: Mapping[str, str], asked: PageRequest
+) -> tuple[Node, ...]:
     return (
         titled(
             place("actors", verdict.actor), f"{verdict.actor} / {verdict.expectation}", verdict.why
         ),
         pill(verdict.outcome, _word(verdict)),
-        _holder(verdict, asked),
+        fragment[_holder(verdict, asked), _state(verdict, states)],
     )
+
+
+def _state(verdict: EventVerdict, states: Mapping[str, str]) -> Node:
+    """Return what has become of what an event has opened."""
+    state = states.get(verdict.instance_id or verdict.episode_id)
+    return fragment[" ", pill(state)] if state else None
 
 
 def _word(verdict: EventVerdict) -> str:

@@ -41,6 +41,7 @@ from vigil.web.drawing.parts import (
     why_field,
 )
 from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen
+from vigil.web.screens.stack.decisions import behind
 
 FILTERS: Final = ("status", "severity", "actor", "after")
 
@@ -150,12 +151,15 @@ async def draw_one(client: Client, asked: PageRequest) -> Drawn:
     finding = await client.findings.get(key, at=asked.at)
     # What explains it, and what all of that has cost, is known as of now only.
     related = await client.findings.related(key) if asked.at is None else ()
+    episodes = {each.episode_id for each in finding.history if each.episode_id is not None}
+    decided = await client.approvals.decided(episode_ids=sorted(episodes), at=asked.at)
     return Drawn(
         title=finding.summary or key,
         beside=fragment[pill(finding.severity), pill(finding.status), code(".id")[key]],
         parts={
             "facts": figures(finding, related, asked),
             "causes": causes(related),
+            "approvals": behind(decided.items, asked),
             "history": history(finding.history, asked),
             "actions": actions(finding, asked),
             "about": about(finding, asked),

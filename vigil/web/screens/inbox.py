@@ -10,7 +10,7 @@ from htpy import Element, a, div, fragment, li, ol, small, strong
 from projections.records import InboxItem
 from vigil.client import Client
 from vigil.client.page import INBOX_KINDS, Page
-from vigil.web.drawing.parts import card, chips, nothing, pager, place, when
+from vigil.web.drawing.parts import card, chips, nothing, pager, place, short, when
 from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen
 
 FILTERS: Final = ("kind", "actor", "after")
@@ -66,7 +66,7 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
     key = f"{item.kind}.{item.id}.{item.expectation_id}.{item.item}"
     return li(data_key=key, data_row=True)[
         div[
-            small[" · ".join(each for each in (WORDS[item.kind], source, about) if each)],
+            small[" · ".join(filter(None, (WORDS[item.kind], source, about, _which(item))))],
             strong[a(href=page)[item.summary or item.id]],
             small[
                 "since ",
@@ -79,6 +79,11 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
         ],
         a(class_=["btn", {"primary": may}], href=page)["Decide" if may else "Look"],
     ]
+
+
+def _which(item: InboxItem) -> str:
+    """Return the beginning of the id of what asks: two may ask for the same."""
+    return item.id if item.kind in {"output", "dead_letter"} else short(item.id)
 
 
 DECIDED: Final = frozenset({"approval", "output", "workflow_step"})

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Final, Literal
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Meta
 
 from engine.people.identity import Role
+from projections.records import DecisionSummary
 from streams.json import unraw
 from vigil.client.client import Client
 from vigil.client.types import ApprovalTarget, CommandOutcome
@@ -18,9 +20,15 @@ from vigil.web.api.operation import (
     READ,
     AnyOperation,
     ApiRequest,
+    AskedOfList,
+    ListAnswer,
     Operation,
+    Past,
     Reason,
     WaitS,
+    Words,
+    listed,
+    said,
 )
 
 DECIDE: Final = "approvals:decide"
@@ -37,6 +45,17 @@ class ApprovalAsked(ApiRequest, frozen=True, kw_only=True):
     def target(self) -> ApprovalTarget:
         """The same, as the client has it."""
         return ApprovalTarget(self.kind, self.id, self.step)
+
+
+class ListDecisions(AskedOfList, frozen=True, kw_only=True):
+    """Which decisions."""
+
+    by: Annotated[str | None, Meta(description="Only what this person has decided.")] = None
+    actor: Words = None
+    episode_ids: Annotated[
+        tuple[UUID, ...] | None, Meta(description="Only what these episodes had asked for.")
+    ] = None
+    at: Past = None
 
 
 class DecideApproval(ApprovalAsked, frozen=True, kw_only=True):
@@ -103,6 +122,17 @@ async def _decide(
 
 
 OPERATIONS: Final[Sequence[AnyOperation]] = (
+    Operation(
+        name="approvals.decided",
+        method="GET",
+        path="/decisions",
+        does="List what people have decided on, the latest first.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=ListDecisions,
+        gives=ListAnswer[DecisionSummary],
+        call=lambda client, asked, _: listed(client.approvals.decided(**said(asked))),
+    ),
     Operation(
         name="approvals.read",
         method="GET",

@@ -15,6 +15,7 @@ from vigil.web.drawing.parts import (
     field,
     fold,
     lasted,
+    many,
     money,
     nothing,
     pill,
@@ -71,7 +72,14 @@ _FACTS: Final = (
     ("Status", lambda of: pill(of.status)),
     ("Mode", lambda of: of.mode),
     ("Turns", lambda of: count(of.turns)),
-    ("Calls", lambda of: count(of.calls)),
+    ("Requests to models", lambda of: count(of.requests or None)),
+    (
+        "Tools",
+        lambda of: ", ".join(
+            name if number == 1 else f"{name} ×{number}"  # noqa: RUF001 - times
+            for name, number in of.tools.items()
+        ),
+    ),
     ("Tokens", lambda of: count(of.tokens)),
     ("Cost", lambda of: money(of.usd)),
     ("Took", lambda of: lasted(of.ms)),
@@ -82,13 +90,13 @@ def first_step(found: EpisodeDiff) -> Element:
     """Return the first step that differs."""
     step = found.step
     if step is None:
-        return card("Steps", nothing(f"Both have the same {found.common_steps} steps."))
+        return card("Steps", nothing(f"Both have the same {many(found.common_steps, 'step')}."))
     only = {"left": "only the first one has come so far", "right": "only the other has come so far"}
     return card(
         f"The first step that differs: {step.step}",
         p(".pad")[strong[only[step.only_in]]] if step.only_in else None,
         differences(step.values),
-        beside=f"{found.common_steps} steps are the same",
+        beside=f"{many(found.common_steps, 'step')} before it the same",
     )
 
 

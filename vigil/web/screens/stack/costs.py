@@ -1,4 +1,4 @@
-"""Costs: what requests to models have cost, by actor, model, agent, day or finding."""
+"""Costs: what requests to models have cost, by actor, model, agent, day, finding or episode."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ WAYS: Final[Mapping[str, CostBy]] = {
     "agent": "agent",
     "day": "day",
     "finding": "finding",
+    "episode": "episode",
 }
 
 SPANS: Final[Mapping[str, tuple[str, timedelta | None]]] = {
@@ -93,12 +94,19 @@ def figures(total: CostSummary | None) -> Node:
         return None
     return facts(
         [
-            ("Cost", money(total.cost_usd) or "$0"),
+            ("Cost", priced(total)),
             ("Requests", count(total.requests)),
             ("Tokens", count(total.tokens)),
             ("Without a price", count(total.unpriced or None)),
         ]
     )
+
+
+def priced(cost: CostSummary) -> str:
+    """Return what requests have cost; if none of their models has a price, that nobody knows it."""
+    if cost.unpriced and cost.unpriced == cost.requests:  # guard: unpriced-is-not-free
+        return "not priced"
+    return money(cost.cost_usd) or "$0"
 
 
 def list_of(asked: PageRequest, report: CostReport, by: str) -> Element:
@@ -138,7 +146,7 @@ def _row(cost: CostSummary, bar: Node, asked: PageRequest, by: str) -> Sequence[
     return (
         titled(href, name, unpriced) if href else [a[name]],
         bar,
-        money(cost.cost_usd),
+        priced(cost),
         count(cost.requests),
         count(cost.tokens),
         when(cost.until, asked.now),
@@ -153,6 +161,8 @@ def _page_of(by: str, name: str | None) -> str | None:
             return place("actors", name)
         case "finding":
             return place("findings", name)
+        case "episode":
+            return place("episodes", name)
         case "day":
             return None
         case _:

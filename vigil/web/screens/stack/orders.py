@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from htpy import Element, Node
+from htpy import Element, Node, a
 
 from projections.records import OrderSummary
 from vigil.client import Client
@@ -53,7 +53,11 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
-    return Drawn(title="Orders", parts={"filters": filters(asked), "list": list_of(asked, page)})
+    return Drawn(
+        title="Orders",
+        beside=a(".btn", href="/decisions")["Who approved what"],
+        parts={"filters": filters(asked), "list": list_of(asked, page)},
+    )
 
 
 def filters(asked: PageRequest) -> Element:
