@@ -11623,6 +11623,7 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("known.floor"),
         LOSS_WATCH,
     ),
+    Mutant(
         "held-rows-stay",
         "retention: held rows stay",
         instead("held.by_what IS NOT NULL", "false"),

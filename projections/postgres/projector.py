@@ -35,8 +35,8 @@ from projections.postgres.batches import (
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from projections.postgres.progress import PROJECTED
-from projections.postgres.rebuild import fresh
 from projections.postgres.prune import prune_for_ever
+from projections.postgres.rebuild import fresh
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.keys import projector_claim

@@ -13,7 +13,17 @@ from typing import Final
 
 from tests.vigil.screens import rows
 from vigil.asking.stack import in_short
-from vigil.commands import actors, dead, definitions, events, findings, inbox, outputs, publish, workflows
+from vigil.commands import (
+    actors,
+    dead,
+    definitions,
+    events,
+    findings,
+    inbox,
+    outputs,
+    publish,
+    workflows,
+)
 from vigil.commands.episodes import diff, replay, show
 from vigil.commands.people import tokens, users
 from vigil.commands.repairs import doctor, repair
