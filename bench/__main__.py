@@ -50,7 +50,13 @@ SUITES: Final = {
         Suite("idle", quick=("--seconds", "1", "--runs", "1")),
     ),
     "peers": (Suite("comparison"),),
-    "history": (Suite("retained"), Suite("growth"), Suite("rebuild"), Suite("questions")),
+    "history": (
+        Suite("retained"),
+        Suite("growth"),
+        Suite("rebuild"),
+        Suite("questions"),
+        Suite("archive"),
+    ),
 }
 
 

@@ -61,6 +61,7 @@ LOSSES: Final = "tests/streams/test_losses.py"
 ARCHIVE_STORES: Final = "tests/contracts/test_archive_store.py"
 ARCHIVE_SEGMENTS: Final = "tests/streams/archive/test_segment.py"
 ARCHIVE_RUNS: Final = "tests/engine/archive/test_run.py"
+ARCHIVE_COMMANDS: Final = "tests/vigil/test_archive.py"
 HISTORIES: Final = "tests/streams/archive/test_history.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
 PAST: Final = "tests/streams/jetstream/test_past.py"
@@ -11676,5 +11677,15 @@ TABLE: Final[Sequence[Mutant]] = (
         "retention: no hold comes too late for a slice",
         dropped,
         PRUNED_ROWS,
+        "commands-read-the-archive",
+        "archive: commands read what is archived",
+        gives("ports"),
+        ARCHIVE_COMMANDS,
+    ),
+    Mutant(
+        "short-hot-window-told",
+        "archive: a hot window that is shorter than events last is noted",
+        never,
+        ARCHIVE_COMMANDS,
     ),
 )

@@ -17,6 +17,7 @@ FULL: Final = "full"
 WORDS: Final = frozenset(
     {
         "agents",  # Each commit of an agent at which nodes are killed, not two of them.
+        "archived",  # How often who archives is killed.
         "attacked",  # A loss and a delay of each commit, not one of the two.
         "children",  # Each commit of a parent at which nodes are killed, not three of them.
         "contracts",  # Each combination of adapter and partitions, not each of both.

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 FILE: Final = "vigil.toml"
 OIDC: Final = "oidc"
 RETENTION: Final = "retention"
-TABLES: Final = frozenset({OIDC, RETENTION})
+ARCHIVE: Final = "archive"
+TABLES: Final = frozenset({OIDC, RETENTION, ARCHIVE})
 """Tables of the file that are no settings: what has them reads them."""
 
 PREFIX: Final = "VIGIL_"

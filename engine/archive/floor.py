@@ -28,12 +28,12 @@ class FloorHold(StrEnum):
     """One is in another partition, and may ask for what happened here since."""
     LEGAL = "hold"
     """A person wants it kept."""
+    AGE = "age"
+    """The rest is too young to be archived."""
     ROWS = "rows"
     """The tables do not have more yet."""
     REACTOR = "reactor"
     """What follows from more is not published yet."""
-    AGE = "age"
-    """The rest is too young to be archived."""
 
 
 _ORDER: Final = [*FloorHold]
@@ -47,6 +47,24 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     """The subject of an aggregate, for people."""
     since: datetime | None = None
+
+    @property
+    def words(self) -> str:
+        """What holds, in words."""
+        about = self.about.partition(".")[2]
+        match self.hold:
+            case FloorHold.OPEN:
+                return f"open: {about}"
+            case FloorHold.ELSEWHERE:
+                return "open in another partition"
+            case FloorHold.LEGAL:
+                return f"kept by a person: {about}"
+            case FloorHold.ROWS:
+                return "the tables"
+            case FloorHold.REACTOR:
+                return "the reactor"
+            case FloorHold.AGE:
+                return "age"
 
 
 def floor_of(bounds: Iterable[Bound]) -> Bound:

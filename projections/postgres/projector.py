@@ -38,7 +38,13 @@ from projections.postgres.progress import PROJECTED
 from projections.postgres.prune import prune_for_ever
 from projections.postgres.rebuild import fresh
 from streams.clock import Clock
-from streams.errors import LeaseLost, Unavailable, UnreadableEvent
+from streams.errors import (
+    DamagedSegment,
+    LeaseLost,
+    NotInArchive,
+    Unavailable,
+    UnreadableEvent,
+)
 from streams.keys import projector_claim
 from streams.layout import Stream
 from streams.model.losses import LogLost
@@ -66,6 +72,8 @@ log = structlog.get_logger("vigil.projector")
 _TRANSIENT: Final = (*AWAY, Unavailable)
 _STUCK: Final = (
     UnreadableEvent,
+    DamagedSegment,
+    NotInArchive,
     OtherJournal,
     RowsRefused,
     MigrationChanged,

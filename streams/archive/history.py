@@ -8,10 +8,10 @@ and nothing that may still be asked for, leaves the journal.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -33,16 +33,20 @@ _BEGINNINGS: Final = (EpisodeOpened, WorkflowStarted)
 _WHERE: Final = "name the archive in [archive] of vigil.toml"
 
 
-def with_history(ports: Ports, archive: Archive | None) -> Ports:
+FindArchive: TypeAlias = Callable[[], Awaitable[Archive | None]]
+"""Returns the archive of a stack, which is opened only when it is needed; None: nobody named it."""
+
+
+def with_history(ports: Ports, find: FindArchive) -> Ports:
     """Return `ports` whose log reads what was archived, too; without one, what was restored."""
-    return replace(ports, log=HistoryLog(ports, archive))
+    return replace(ports, log=HistoryLog(ports, find))
 
 
 class HistoryLog:
     """See `EventLog`: `read` and `follow` go back to the beginning."""
 
-    def __init__(self, ports: Ports, archive: Archive | None) -> None:
-        self._ports, self._archive = ports, archive
+    def __init__(self, ports: Ports, find: FindArchive) -> None:
+        self._ports, self._find = ports, find
         self._log: EventLog = ports.log
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
@@ -119,11 +123,12 @@ class HistoryLog:
             async with live(after) as follower:
                 yield follower
             return
-        if self._archive is None:
+        archive = await self._find()
+        if archive is None:
             detail = f"its messages up to {state.first_seq - 1:,} are in an archive; {_WHERE}"
             raise NotInArchive(part, detail=detail)
         async with AsyncExitStack() as opened:
-            reader = _SegmentReader(self._archive, part, state.created, after)
+            reader = _SegmentReader(archive, part, state.created, after)
             yield _HistoryFollower(self._ports, reader, live, opened, head=state.last_seq)
 
     async def _archived(self, part: str) -> int:
@@ -140,9 +145,8 @@ class HistoryLog:
 
     async def _past(self, kind: Kind, key: str) -> Sequence[RawMessage]:
         restored = await read_restored(self._ports, kind, key)
-        if restored or self._archive is None:
-            return restored
-        return await self._archive.history(kind, key)
+        archive = None if restored else await self._find()
+        return restored if archive is None else await archive.history(kind, key)
 
 
 def _may_lack(kind: Kind, live: Sequence[Recorded]) -> bool:

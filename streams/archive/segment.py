@@ -25,7 +25,6 @@ from typing import Final
 from zlib import crc32
 
 import msgspec
-import zstandard
 
 from streams.errors import BadName, DamagedSegment
 from streams.json import UNDECODABLE
@@ -47,6 +46,9 @@ BUCKETS: Final = 256
 
 LEVEL: Final = 6
 """Of zstd. Measured on a journal of episodes: see docs/adr/0098-archive-by-segments.md."""
+
+LIVES_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""Most that lives may be, in bytes: of millions of aggregates."""
 
 _ENTRY: Final = struct.Struct("<8sI")
 _TOKEN: Final = re.compile(r"[^0-9A-Za-z]")
@@ -152,6 +154,9 @@ class SegmentBuilder:
     def __init__(self, stack: Stack, part: str, created: str, limits: SegmentLimits) -> None:
         self._stack, self._part, self._created, self._limits = stack, part, created, limits
         self._packer = msgspec.msgpack.Encoder()
+        # An extra brings it, and what never archives needs none.
+        import zstandard
+
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
         self._waiting: list[RawMessage] = []
         self._waiting_bytes = 0
@@ -272,12 +277,7 @@ def read_block(manifest: Manifest, block: Block, frame: bytes) -> Sequence[RawMe
 
 def raw_block(manifest: Manifest, block: Block, frame: bytes) -> bytes:
     """Return what is in the frame of a block, if it is what was written."""
-    try:
-        raw = _decompressed(frame, most=block.raw_size)
-    except zstandard.ZstdError as error:
-        raise DamagedSegment(
-            manifest.name, detail=f"the block at {block.start}: {error}"
-        ) from error
+    raw = _decompressed(manifest, frame, most=block.raw_size)
     # guard: archive-block-digest
     if sha256(raw).hexdigest() != block.digest:
         detail = f"the block at {block.start} has another digest"
@@ -338,10 +338,7 @@ def blocks_with(manifest: Manifest, digest: bytes, bucket: bytes) -> Sequence[Bl
 
 def read_lives(manifest: Manifest, packed: bytes) -> bytes:
     """Return what the writer of the segment noted for the next one."""
-    try:
-        return zstandard.ZstdDecompressor().decompress(packed)
-    except zstandard.ZstdError as error:
-        raise DamagedSegment(manifest.name, detail=f"its lives: {error}") from error
+    return _decompressed(manifest, packed, most=LIVES_BYTES_MAX)
 
 
 def messages_of(
@@ -368,11 +365,16 @@ def _decoded(manifest: Manifest, raw: bytes) -> Sequence[RawMessage]:
         raise DamagedSegment(manifest.name, detail=str(error)) from error
 
 
-def _decompressed(frame: bytes, *, most: int) -> bytes:
-    # A frame says how large it becomes: one that says too much is refused before it is.
-    if zstandard.frame_content_size(frame) > most:
-        raise zstandard.ZstdError("it claims to be larger than it was")
-    return zstandard.ZstdDecompressor().decompress(frame)
+def _decompressed(manifest: Manifest, frame: bytes, *, most: int) -> bytes:
+    import zstandard
+
+    try:
+        # A frame says how large it becomes: one that says too much is refused before it is.
+        if zstandard.frame_content_size(frame) > most:
+            raise DamagedSegment(manifest.name, detail="a frame claims to be larger than it was")
+        return zstandard.ZstdDecompressor().decompress(frame)
+    except zstandard.ZstdError as error:
+        raise DamagedSegment(manifest.name, detail=str(error)) from error
 
 
 def _aggregate_at(stack: Stack, subject: str) -> tuple[Kind, str] | None:

@@ -10,6 +10,7 @@ import pytest
 from tests.tidy.test_tidy import ROOT, tree_of
 
 BESIDE = {
+    "archive": "it reads and writes segments where the settings of this machine say they are",
     "check": "it checks an app file, and asks no stack",
     "console": "it serves the console, which is built on the client",
     "layout": "it works on the streams of a stopped stack, to which no client connects",

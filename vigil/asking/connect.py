@@ -92,6 +92,8 @@ async def connected(
     Raises `BadName` if there are no credentials where the settings name them.
     """
     from streams import jetstream
+    from streams.archive.history import with_history
+    from vigil.archiving.find import finding_archive
 
     url, link = config.settings.nats_url, link_settings(config, is_staying=is_staying)
     connecting = jetstream.connect(
@@ -104,7 +106,11 @@ async def connected(
         known=known,
     )
     async with connecting as ports:
-        yield ports
+        if is_for_node:  # Nothing that a node asks for is archived.
+            yield ports
+            return
+        async with finding_archive(config, link) as find:
+            yield with_history(ports, find)  # guard: commands-read-the-archive
 
 
 @asynccontextmanager

@@ -77,6 +77,9 @@ ENTRIES: Final = {
     "repartition": Listed(
         "repairs.layout", "Spread a stopped stack over another number of streams."
     ),
+    "archive": Listed(
+        "stack.archive", "The archive of the journal: run, list, verify, restore.", is_group=True
+    ),
     "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
     "projections": Listed(
         "stack.projections", "The tables as a whole: status, rebuild, verify.", is_group=True

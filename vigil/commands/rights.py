@@ -34,6 +34,8 @@ NEEDED: Final[Mapping[str, Role]] = {
             "repartition",
             "projections rebuild",
             "projections verify",
+            "archive run",
+            "archive restore",
             "actors pause",
             "actors resume",
             "actors reset",

@@ -21,13 +21,15 @@ from engine.node.node import Node
 from projections.postgres.pool import Pool
 from projections.postgres.progress import known_positions
 from projections.postgres.projector import project
+from streams.archive.history import with_history
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.model.losses import LogLost
 from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from vigil import runfile
-from vigil.asking.connect import connected, connected_elsewhere, pooled
+from vigil.archiving.find import finding_archive
+from vigil.asking.connect import connected, connected_elsewhere, link_settings, pooled
 from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
 from vigil.serving.alone import EXIT_NOT_OURS, FENCED, ProcessIsolation, place_of
@@ -140,7 +142,13 @@ async def _serve(
         watching = watched_streams(ports, node=config.node, rows=rows, on_loss=end)
         await stack.enter_async_context(watching)
         if pool is not None:
-            await stack.enter_async_context(projecting(ports, pool, node=config.node))
+            of_all = ports
+            if is_node:  # Others read it anyway.
+                find = await stack.enter_async_context(
+                    finding_archive(config, link_settings(config))
+                )
+                of_all = with_history(ports, find)
+            await stack.enter_async_context(projecting(of_all, pool, node=config.node))
         within_s = config.settings.grace_s + EXIT_S
         stack.enter_context(stopping(stop.set, abandon=abandon, within_s=within_s))
         print(_greeting(config, app, work), flush=True)

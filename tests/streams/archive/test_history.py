@@ -34,7 +34,14 @@ async def purged(stage: Stage) -> None:
 
 
 def log_of(stage: Stage, archive: Archive | None = None):
-    return with_history(stage.ports, archive or stage.archive).log
+    return with_history(stage.ports, finds(archive or stage.archive)).log
+
+
+def finds(archive: Archive | None):
+    async def find() -> Archive | None:
+        return archive
+
+    return find
 
 
 async def followed(log, *, after=START, most=100, until=10_000):
@@ -113,7 +120,7 @@ def test_other_streams_are_followed_as_ever():
 def test_without_its_archive_a_purged_journal_is_not_followed_from_its_beginning():
     async def scene(stage: Stage):
         await purged(stage)
-        log = with_history(stage.ports, None).log
+        log = with_history(stage.ports, finds(None)).log
         with pytest.raises(NotInArchive, match="up to 12 are in an archive"):
             await followed(log)
         return await followed(log, after=12)
@@ -158,14 +165,14 @@ def test_an_unreadable_commit_comes_after_all_before_it():
         await stage.ports.states.purge("journal", below=4)
         state = await stage.ports.states.of("journal")
         await note_floor(stage.ports, "journal", created=state.created, floor=4)
-        log = log_of(stage)
-        reader = log._archive.blocks
+        log, archive = log_of(stage), stage.archive
+        reader = archive.blocks
 
         async def spoilt(manifest, *, after=0):
             async for messages in reader(manifest, after=after):
                 yield [replace(each, data=b"?") if each.seq == 3 else each for each in messages]
 
-        log._archive.blocks = spoilt
+        archive.blocks = spoilt
         async with log.follow(Stream.JOURNAL) as follower:
             seqs = []
             while len(seqs) < 2:
@@ -242,7 +249,7 @@ def test_a_restored_episode_is_read_without_the_archive():
             at=stage.clock.now(),
             ttl_s=RESTORED_S,
         )
-        log = with_history(stage.ports, None).log
+        log = with_history(stage.ports, finds(None)).log
         restored = await log.read(stage.stack.episode("a"))
         others = await log.read(stage.stack.episode("b"))
         await stage.clock.sleep(2 * HOUR_S)

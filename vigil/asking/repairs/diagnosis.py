@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from engine.archive.run import ArchiveReport, last_report
 from engine.cluster.differences import REMEDY as DIFFERENCE_REMEDY
 from engine.cluster.differences import differences
 from engine.cluster.modes import GivenOrder, ModeOrder, Orders
@@ -31,6 +32,7 @@ from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from streams.subjects import Stack
+from vigil.archiving.settings import EVENTS_DAYS, ArchiveSpec, archive_in
 from vigil.asking import instances
 from vigil.asking.connect import connected, link_settings, pooled
 from vigil.asking.repairs import losses
@@ -68,10 +70,15 @@ _UPGRADE: Final = "Upgrade them all to one version, each in order (SIGTERM), one
 _START: Final = "Start every server, and wait until they have caught up."
 _UNCOMPRESS: Final = "Stop every node and run `vigil uncompress` once."
 _SYNC: Final = "it must be `always` in their configuration"
+_OF_ARCHIVE: Final = "See that `vigil archive run` runs daily."
+_OF_HOT: Final = "An event is kept for 7 days, and opens its episode again if the journal forgets."
 _OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
 
 _OF_NO_COMMITS: Final = frozenset({"claims", "refusals"})
 """The projections that follow no stream of commits."""
+
+ARCHIVE_AGE_S_MAX: Final = 7 * 86_400
+"""How long ago the archive may have run without a word about it, in seconds."""
 
 _CLOCK: Final = SystemClock()
 
@@ -97,6 +104,7 @@ async def examine(config: Config) -> list[DoctorCheck]:
         seen = await read_stack(ports)
         of_orders = await look_at_orders(ports)
         of_reactors = [await look_at_reactor(ports, *place) for place in followed(ports.stack)]
+        of_archive = look_at_archive(archive_in(), await last_report(ports), now=_CLOCK.now())
     holding = [each for each in seen.definitions if each.holds]
     of_definitions = look_at_definitions(seen.nodes, holding)
     of_rows = await _look_at_rows(config, await _heads(config))
@@ -107,6 +115,7 @@ async def examine(config: Config) -> list[DoctorCheck]:
         *of_nodes,
         *of_rows,
         *await _look_at_instances(config),
+        *of_archive,
     ]
 
 
@@ -254,6 +263,33 @@ async def look_at_reactor(ports: Ports, stream: Stream, partition: int) -> Docto
     if behind and not progress.node:
         return DoctorCheck(what, "problem", f"stands still {says}", _OF_NO_REACTOR)
     return DoctorCheck(what, "ok", says)
+
+
+def look_at_archive(
+    spec: ArchiveSpec | None, report: ArchiveReport | None, *, now: datetime
+) -> list[DoctorCheck]:
+    """Return what was archived last, where each journal begins, and what keeps it from more."""
+    if spec is None and report is None:
+        return []
+    if report is None:
+        return [DoctorCheck("archive", "note", "it was never run", "Run `vigil archive run`.")]
+    age_s = (now - report.at).total_seconds()
+    said = f"last run {report.at:%Y-%m-%d %H:%M} UTC, by {report.by}, to {report.address}"
+    is_old = age_s > ARCHIVE_AGE_S_MAX
+    checks = [
+        DoctorCheck("archive", "note" if is_old else "ok", said, _OF_ARCHIVE if is_old else "")
+    ]
+    if spec is not None and spec.hot_days < EVENTS_DAYS:  # guard: short-hot-window-told
+        says = f"the journal keeps what ended for {spec.hot_days:g} days only"
+        checks.append(DoctorCheck("archive", "note", says, _OF_HOT))
+    for part in report.parts:
+        floor = part.floor
+        since = f", since {floor.since:%Y-%m-%d}" if floor.since is not None else ""
+        says = f"archived up to {part.archived:,}, begins at {floor.seq:,}"
+        checks.append(
+            DoctorCheck(f"archive {part.part}", "ok", f"{says}; held by {floor.words}{since}")
+        )
+    return checks
 
 
 def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorCheck:

@@ -38,8 +38,8 @@ SERVES: Final = "it serves processes of this machine"
 NEEDS_APP: Final = "it runs code of an app, which the console does not have"
 OF_MACHINE: Final = "it is about commands on the machines of people"
 NEEDS_STOP: Final = "it works on the streams of a stopped stack"
-
 TAKES_LONG: Final = "it reads the whole journal, and takes as long"
+OF_ARCHIVE: Final = "the archive is where who runs the servers has put it"
 
 NOT_REMOTE: Final[Mapping[str, str]] = {
     "demo": SERVES,
@@ -57,6 +57,11 @@ NOT_REMOTE: Final[Mapping[str, str]] = {
     "projections status": "it is about the tables of a database, which `/doctor` looks at, too",
     "projections rebuild": TAKES_LONG,
     "projections verify": TAKES_LONG,
+    "archive run": OF_ARCHIVE,
+    "archive list": OF_ARCHIVE,
+    "archive verify": OF_ARCHIVE,
+    "archive cat": OF_ARCHIVE,
+    "archive restore": OF_ARCHIVE,
     "users password": "passwords are no part of the API",
     "users require-login": OF_MACHINE,
     "login": OF_MACHINE,

@@ -1,0 +1,96 @@
+"""Whoever archives is killed at any moment: nothing is lost, and nothing is there twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from streams.archive.archive import Archive
+from streams.archive.folder import FolderArchive
+from streams.archive.history import with_history
+from streams.jetstream import LinkSettings, connect
+from streams.keys import published_key
+from streams.layout import Kind, Stream
+from streams.ports.all import Ports
+from streams.ports.log import Commit
+from tests.engine.archive.victim import LEASE_S
+from tests.engine.reactor import journals as given
+from tests.simulation.time import EPOCH
+from tests.size import size
+from tests.tidy.test_tidy import ROOT
+
+KILLS = size("archived", short=5, full=30)
+EPISODES = 60
+"""That begin and end before each kill."""
+
+WORK_S = 0.4
+"""About how long the victim is at work when nobody kills it, in seconds (measured)."""
+
+
+async def lived(ports: Ports, first: int) -> None:
+    for number in range(first, first + EPISODES):
+        subject, version = ports.stack.episode(f"e{number}"), 0
+        opened = replace(given.OPENED, episode_id=f"e{number}")
+        for nth, event in enumerate((opened, given.STARTED, given.FINISHED)):
+            commit = Commit(id=f"e{number}.{nth}", at=EPOCH, events=(event,))
+            version = await ports.log.append(subject, commit, after=version)
+    await ports.gates.put(published_key("journal"), b"1000000000")
+
+
+async def run_victim(*arguments: str, kill_after_s: float | None) -> bool:
+    """Run it, kill it so long after it has begun, and return whether it had ended before."""
+    module = "tests.engine.archive.victim"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        said = await process.stdout.readline()
+        if kill_after_s is not None:
+            await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=kill_after_s)
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
+        said += await process.stdout.read()
+        await process.wait()
+    return b"done" in said
+
+
+@pytest.mark.timeout(600)
+async def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(nats, stack, tmp_path: Path):
+    rng, killed = Random(7), 0
+    folder = tmp_path / "archive"
+    settings = LinkSettings(lease_ttl_s=LEASE_S)
+    async with connect(nats.url, stack=stack, settings=settings) as ports:
+        arguments = (nats.url, stack.name, str(folder))
+        for number in range(KILLS):
+            await lived(ports, number * EPISODES)
+            is_done = await run_victim(*arguments, kill_after_s=rng.uniform(0, WORK_S))
+            killed += not is_done
+        assert await run_victim(*arguments, kill_after_s=None)
+        state = await ports.states.of("journal")
+        archive = Archive(FolderArchive(folder), stack)
+
+        async def find() -> Archive:
+            return archive
+
+        log = with_history(ports, find).log
+        seqs, ids = [], []
+        async with log.follow(Stream.JOURNAL) as follower:
+            while records := await follower.receive(most=500, wait_s=0.5):
+                seqs += [each.seq for each in records]
+                ids += [each.commit.id for each in records]
+        some = [await archive.history(Kind.EPISODE, f"e{n}") for n in (0, EPISODES, EPISODES + 7)]
+    commits = 3 * EPISODES * KILLS
+    assert state.first_seq == commits + 1
+    assert seqs == [*range(1, commits + 1)]
+    assert len(set(ids)) == commits
+    assert [len(each) for each in some] == [3, 3, 3]
+    manifests = [await archive.verify(name) for name in await archive.names()]
+    assert sum(each.count for each in manifests) == commits
+    assert killed >= KILLS // 2

@@ -1,0 +1,137 @@
+"""The table `[archive]` of `vigil.toml`: where the journal is archived to, and when.
+
+[archive]
+store = "/var/lib/vigil/archive"
+hot_days = 14
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from engine.errors import BadDefinition
+from engine.validation import Strict, parsed
+from vigil.errors import Mistake
+from vigil.settings import ARCHIVE, FILE, Config, table_in
+
+if TYPE_CHECKING:
+    from streams.jetstream import LinkSettings
+    from streams.ports.archive import ArchiveStore
+
+NATS: Final = "nats"
+"""The store that is an object store of the stack's own servers."""
+
+_S3: Final = "s3"
+
+EVENTS_DAYS: Final = 7
+"""How long events are kept, in days: one of them may be delivered again for so long."""
+
+
+class ArchiveSpec(Strict):
+    """The table, as the file has it."""
+
+    store: str = Field(min_length=1, max_length=1_000)
+    """A folder, `s3://bucket/prefix`, or `nats`."""
+    hot_days: float = Field(default=14.0, ge=0, le=36_500)
+    """How long the journal keeps what has ended, in days."""
+    endpoint: str = Field(default="", max_length=1_000)
+    """The URL of a store that speaks S3 and is not AWS's."""
+    region: str = Field(default="", max_length=100)
+    """Of S3; empty: what AWS_REGION says."""
+    waits_for_rows: bool = True
+    """Whether nothing is purged that the tables do not have. False: the stack has no tables."""
+
+    @property
+    def hot_s(self) -> float:
+        """The same in seconds."""
+        return self.hot_days * 86_400
+
+
+def archive_in(folder: Path | None = None) -> ArchiveSpec | None:
+    """Return what the file in `folder`, or the current one, says; None: it names no archive.
+
+    Raises:
+        Mistake: something in the table cannot be; the error names it.
+    """
+    file = (folder or Path()) / FILE
+    table = table_in(file, ARCHIVE)
+    if table is None:
+        return None
+    try:
+        spec = parsed(ArchiveSpec, dict(table))
+    except BadDefinition as error:
+        raise Mistake(f"{FILE}: [{ARCHIVE}]: {error}") from error
+    return _checked(spec, f"{FILE}: [{ARCHIVE}]: store")
+
+
+def required(store: str | None = None) -> ArchiveSpec:
+    """Return what `archive_in` does, or with another store; `Mistake` if nobody names any."""
+    spec = archive_in()
+    if store:
+        said = {} if spec is None else spec.model_dump()
+        return _checked(ArchiveSpec(**{**said, "store": store}), "--store")
+    if spec is None:
+        raise Mistake(
+            "no archive is named",
+            remedy=f"give --store, or write [{ARCHIVE}] into {FILE}, and in it store",
+        )
+    return spec
+
+
+def _checked(spec: ArchiveSpec, named_by: str) -> ArchiveSpec:
+    if spec.store.startswith(f"{_S3}:") and not urlsplit(spec.store).netloc:
+        raise Mistake(f"{named_by}: name a bucket, such as s3://bucket/prefix")
+    return spec
+
+
+@asynccontextmanager
+async def opened_store(
+    config: Config, spec: ArchiveSpec, link: LinkSettings
+) -> AsyncIterator[ArchiveStore]:
+    """Yield the store that the settings name; `link`: how the stack's servers are reached.
+
+    Raises:
+        Mistake: a package that it needs is not installed.
+    """
+    _require("zstandard", extra="archive")
+    if spec.store == NATS:
+        from streams.jetstream.archive.store import jetstream_archive
+
+        async with jetstream_archive(
+            config.settings.nats_url, stack=config.stack, settings=link
+        ) as store:
+            yield store
+        return
+    if spec.store.startswith(f"{_S3}:"):
+        _require("obstore", extra="s3")
+        from streams.archive.s3 import S3Archive
+
+        place = urlsplit(spec.store)
+        yield S3Archive(
+            place.netloc,
+            prefix=place.path.strip("/"),
+            region=spec.region,
+            endpoint=spec.endpoint,
+        )
+        return
+    from streams.archive.folder import FolderArchive
+
+    yield FolderArchive(_folder(spec.store))
+
+
+def _folder(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _require(package: str, *, extra: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        needs = f"install it: pip install 'vigil-engine[{extra}]'"
+        raise Mistake(f"the archive needs the package {package}", remedy=needs)

@@ -1,0 +1,180 @@
+"""What the commands about the archive do, and where its settings meet the stack."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from engine.archive.run import ArchivePlan, ArchiveReport, archive_once
+from projections.errors import PostgresUnavailable
+from projections.postgres.progress import known_positions
+from streams.archive.archive import Archive
+from streams.archive.restored import RestoredPast, restore
+from streams.archive.segment import seq_in
+from streams.clock import SystemClock
+from streams.errors import DamagedSegment
+from streams.layout import Kind
+from streams.ports.states import RawMessage
+from vigil.archiving.settings import ArchiveSpec, opened_store
+from vigil.asking.connect import link_settings, pooled
+from vigil.errors import NotFound
+from vigil.settings import Config
+
+if TYPE_CHECKING:
+    from engine.archive.run import Tell
+    from streams.archive.segment import Manifest
+    from streams.ports.all import Ports
+
+DAY_S: Final = 86_400
+
+_CLOCK: Final = SystemClock()
+
+
+class SegmentShown(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment, for people."""
+
+    part: str
+    first_seq: int
+    last_seq: int
+    messages: int
+    first_at: datetime
+    last_at: datetime
+    raw_bytes: int
+    stored_bytes: int
+    file: str
+    problem: str = ""
+    """What is wrong with it, if anything is."""
+
+
+async def positions_of_rows(config: Config, spec: ArchiveSpec) -> Mapping[str, int] | None:
+    """Return up to where the tables know each stream; None: nobody can say; empty: there are none.
+
+    Postgres that is away holds the floor, unless the settings say that there are no tables.
+    """
+    if not spec.waits_for_rows:
+        return {}
+    try:
+        async with pooled(config) as pool:
+            return await known_positions(pool, config.stack)
+    except PostgresUnavailable:
+        return None
+
+
+async def run_archive(
+    ports: Ports, config: Config, spec: ArchiveSpec, *, plan: ArchivePlan, tell: Tell
+) -> ArchiveReport | None:
+    """Archive and purge once; the rest is as for `archive_once`."""
+    rows = await positions_of_rows(config, spec)
+    async with opened_store(config, spec, link_settings(config)) as store:
+        archive = Archive(store, ports.stack)
+        return await archive_once(
+            ports, archive, plan, rows=rows, node=config.node, clock=_CLOCK, tell=tell
+        )
+
+
+async def list_segments(
+    config: Config,
+    spec: ArchiveSpec,
+    *,
+    verifies: bool = False,
+    tell: Callable[[int, int], None] = lambda _done, _of: None,
+) -> list[SegmentShown]:
+    """Return all segments of the stack; if it `verifies`, each is read whole. Needs no server."""
+    async with opened_store(config, spec, link_settings(config)) as store:
+        archive = Archive(store, config.stack)
+        names = await archive.names()
+        shown = []
+        last: dict[str, int] = {}
+        for number, name in enumerate(names, start=1):
+            try:
+                read = archive.verify if verifies else archive.manifest
+                manifest = await read(name)
+            except DamagedSegment as error:
+                shown.append(_unreadable(name, str(error)))
+            else:
+                shown.append(_shown(manifest, after=last.get(_stream(name), 0)))
+                last[_stream(name)] = manifest.last_seq
+            tell(number, len(names))
+        return shown
+
+
+async def archived_past(
+    config: Config, spec: ArchiveSpec, kind: Kind, key: str
+) -> Sequence[RawMessage]:
+    """Return what the archive has of an aggregate. Needs no server."""
+    async with opened_store(config, spec, link_settings(config)) as store:
+        return await Archive(store, config.stack).history(kind, key)
+
+
+async def segment_messages(
+    config: Config, spec: ArchiveSpec, *, part: str, after: int, limit: int
+) -> AsyncIterator[RawMessage]:
+    """Yield up to `limit` messages of the segments of a stream past a sequence, oldest first."""
+    left = limit
+    async with opened_store(config, spec, link_settings(config)) as store:
+        archive = Archive(store, config.stack)
+        for name in await archive.names():
+            if name.split("/")[1] != part:
+                continue
+            manifest = await archive.manifest(name)
+            if manifest.last_seq <= after:
+                continue
+            async for messages in archive.blocks(manifest, after=after):
+                for message in messages[:left]:
+                    yield message
+                left -= len(messages)
+                if left <= 0:
+                    return
+
+
+async def restore_past(
+    ports: Ports, config: Config, spec: ArchiveSpec, kind: Kind, key: str, *, days: int, by: str
+) -> RestoredPast:
+    """Bring the past of one aggregate back for so many days, and return where it is."""
+    async with opened_store(config, spec, link_settings(config)) as store:
+        messages = await Archive(store, ports.stack).history(kind, key)
+    if not messages:
+        raise NotFound(f"the archive has no {kind.value} {key}")
+    now = _CLOCK.now()
+    return await restore(ports, kind, key, messages, by=by, at=now, ttl_s=days * DAY_S)
+
+
+def _unreadable(name: str, problem: str) -> SegmentShown:
+    never = datetime.min.replace(tzinfo=UTC)
+    return SegmentShown(
+        part=name.split("/")[1],
+        first_seq=seq_in(name),
+        last_seq=0,
+        messages=0,
+        first_at=never,
+        last_at=never,
+        raw_bytes=0,
+        stored_bytes=0,
+        file=name,
+        problem=problem,
+    )
+
+
+def _stream(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _shown(manifest: Manifest, *, after: int) -> SegmentShown:
+    problem = ""
+    if manifest.follows != after:
+        problem = f"the segment before it, which ended at {manifest.follows:,}, is missing"
+    return SegmentShown(
+        part=manifest.part,
+        first_seq=manifest.first_seq,
+        last_seq=manifest.last_seq,
+        messages=manifest.count,
+        first_at=manifest.first_at,
+        last_at=manifest.last_at,
+        raw_bytes=manifest.raw_bytes,
+        stored_bytes=manifest.stored_bytes,
+        file=manifest.name,
+        problem=problem,
+    )
