@@ -56,6 +56,7 @@ SUITES: Final = {
         Suite("rebuild"),
         Suite("questions"),
         Suite("archive"),
+        Suite("lists"),
     ),
 }
 

@@ -314,6 +314,16 @@ def growth(lines: Sequence[Line]) -> str:
     return measured([line for line in found if line not in stacks], table(head, rows))
 
 
+def lists(lines: Sequence[Line]) -> str:
+    """Return how long pages take, now and as they were: milliseconds at the median."""
+    found = of(lines, "lists")
+    times = list(dict.fromkeys(str(line["system"]) for line in found))
+    took = {(line["case"], line["system"]): line.get("p50_ms") for line in found}
+    pages = dict.fromkeys(line["case"] for line in found)
+    rows = [(f"`{page}`", *(took.get((page, time)) for time in times)) for page in pages]
+    return measured(found, table(("page", *(f"{time}, ms" for time in times)), rows))
+
+
 def plain(lines: Sequence[Line]) -> str:
     """Return lines of one kind as they are: a column for each of their names."""
     hidden = {"suite", "system", *MEASURED}
@@ -340,6 +350,7 @@ PARTS: Final[Mapping[str, Callable[[Sequence[Line]], str]]] = {
     "idle": lambda lines: plain(of(lines, "idle")),
     "retained": retained,
     "growth": growth,
+    "lists": lists,
 }
 """Part of the page → what stands there."""
 

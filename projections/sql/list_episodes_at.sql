@@ -4,9 +4,8 @@
 -- or NULL, $10 and $11 those after the episode that was opened at this time with this id, or NULL,
 -- $12 most.
 SELECT *, NULL::bigint AS position
-FROM episodes_at($1, $2)
-WHERE ($3::text[] IS NULL OR status = ANY($3))
-    AND ($4::text[] IS NULL OR actor_id = ANY($4))
+FROM episodes_at($1, $2, $3::text[])
+WHERE ($4::text[] IS NULL OR actor_id = ANY($4))
     AND ($5::text IS NULL OR expectation_id = $5)
     AND ($6::text IS NULL OR subject_id = $6)
     AND ($7::timestamptz IS NULL OR queued_at >= $7)

@@ -3,7 +3,7 @@
 -- after the finding with this severity, changed at this time by this commit, with this key and raise,
 -- or NULL, $11 most.
 SELECT *
-FROM findings_at($1, $2)
+FROM findings_at($1, $2, coalesce($3::text[] = ARRAY['active'], false))
 WHERE ($3::text[] IS NULL OR status = ANY($3))
     AND ($4::severity[] IS NULL OR severity = ANY($4))
     AND ($5::text[] IS NULL OR actor_id = ANY($5))

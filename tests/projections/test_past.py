@@ -36,6 +36,7 @@ from tests.projections import lives
 from tests.projections.lives import AT, write
 from tests.projections.test_workflow_rows import LIVES
 from tests.size import size
+from vigil.client.page import EPISODE_STATUSES
 
 SECOND = timedelta(seconds=1)
 PER_AGGREGATE = 4
@@ -312,6 +313,12 @@ async def test_lists_of_the_past_are_what_the_lists_of_now_said_then(pool, stack
         then = comparable(await lists_at(pool, stack, at))
         for name, said_then in lists.items():
             assert then[name] == said_then, (name, at)
+        for status in EPISODE_STATUSES:
+            found = await reader.list_episodes_at(pool, stack, at=at, status=status)
+            wanted = {each["episode_id"] for each in then["episodes"] if each["status"] == status}
+            assert {each["episode_id"] for each in found} == wanted, (status, at)
+        active = await reader.list_findings_at(pool, stack, at=at, status="active")
+        assert active == [each for each in then["findings"] if each["status"] == "active"], at
 
 
 # Of a step that has failed again, the rows keep the last time only.

@@ -177,6 +177,10 @@ CREATE INDEX episodes_by_start ON episodes (stack, started_at DESC, queued_at DE
 CREATE INDEX episodes_by_status ON episodes (stack, status, started_at DESC, queued_at DESC);
 -- For lists of the past: `episodes_at`.
 CREATE INDEX episodes_by_opening ON episodes (stack, queued_at DESC, episode_id DESC);
+-- Those that had not ended at a time are few, wherever that time lies. One entry each, when it ends.
+CREATE INDEX episodes_by_life ON episodes
+    USING gist (tstzrange(queued_at, greatest(queued_at, finished_at)))
+    WHERE finished_at IS NOT NULL;
 CREATE INDEX episodes_by_expectation ON episodes
     (stack, actor_id, expectation_id, started_at DESC);
 CREATE INDEX episodes_by_subject ON episodes USING hash (subject_id);
@@ -248,6 +252,9 @@ CREATE TABLE episode_steps (
     agent text,
     PRIMARY KEY (stack, episode_id, step_no)
 );
+-- For costs: `model_requests`.
+CREATE INDEX episode_steps_of_models ON episode_steps (stack, created_at)
+    WHERE kind IN ('model_request', 'synthesis') OR cost_usd IS NOT NULL;
 COMMENT ON TABLE episode_steps IS 'The steps of episodes.';
 COMMENT ON COLUMN episode_steps.stack IS 'The stack that it belongs to.';
 COMMENT ON COLUMN episode_steps.episode_id IS 'The episode that took the step.';
@@ -2427,7 +2434,7 @@ COMMENT ON COLUMN inbox.item IS
 
 -- The past: rows as they were at a time, of the times that rows keep.
 
-CREATE FUNCTION episodes_at(in_stack text, at timestamptz)
+CREATE FUNCTION episodes_at(in_stack text, at timestamptz, statuses text[] DEFAULT NULL)
 RETURNS TABLE (
     episode_id uuid, actor_id text, expectation_id text, status text, subject_kind text,
     subject_id text, attempts bigint, turns_used bigint, tokens_used bigint, cost_usd numeric,
@@ -2525,13 +2532,37 @@ BEGIN ATOMIC
             END AS status
     ) AS then_
     WHERE episode.stack = episodes_at.in_stack
-        AND episode.queued_at <= episodes_at.at;  -- guard: unopened-not-in-past
+        AND episode.queued_at <= episodes_at.at  -- guard: unopened-not-in-past
+        -- Leads to the few that may have had one of the statuses: an end never changes, and what had
+        -- none then has ended later or not yet.
+        AND (
+            episodes_at.statuses IS NULL
+            OR (
+                (then_.status = ANY(episodes_at.statuses))
+                AND (
+                    episode.status = ANY(episodes_at.statuses)
+                    OR (
+                        episodes_at.statuses && ARRAY['queued', 'running', 'blocked']
+                        AND (
+                            episode.status IN ('queued', 'running', 'blocked')
+                            OR (
+                                episode.finished_at IS NOT NULL
+                                AND tstzrange(
+                                    episode.queued_at,
+                                    greatest(episode.queued_at, episode.finished_at)
+                                ) @> episodes_at.at
+                            )
+                        )
+                    )
+                )
+            )
+        );
 END;
-COMMENT ON FUNCTION episodes_at(text, timestamptz) IS
-    'The episodes of a stack as they were at a time: status, attempts, node, what they waited for, and how those had ended that had. NULL where nobody knows any more: what one that had not ended had used, its model, agent and metadata. As of now: journal_seq. Of an episode that several nodes gave back, or that waited for its outputs several times, only the last time is known: before, it counts as running.';
+COMMENT ON FUNCTION episodes_at(text, timestamptz, text[]) IS
+    'The episodes of a stack as they were at a time, those of some statuses or, without, all: status, attempts, node, what they waited for, and how those had ended that had. NULL where nobody knows any more: what one that had not ended had used, its model, agent and metadata. As of now: journal_seq. Of an episode that several nodes gave back, or that waited for its outputs several times, only the last time is known: before, it counts as running.';
 
 
-CREATE FUNCTION findings_at(in_stack text, at timestamptz)
+CREATE FUNCTION findings_at(in_stack text, at timestamptz, only_active boolean DEFAULT false)
 RETURNS TABLE (
     finding_key text, raise_no bigint, status text, severity severity, class text,
     confidence double precision, summary text, subject_kind text, subject_id text, actor_id text,
@@ -2589,10 +2620,22 @@ BEGIN ATOMIC
         ORDER BY again.journal_seq, again.event_no
         LIMIT 1
     ) AS next ON finding.superseded_at IS NOT NULL
-    WHERE finding.stack = findings_at.in_stack;
+    WHERE finding.stack = findings_at.in_stack
+        -- What was active then is, or has changed since.
+        AND (
+            findings_at.only_active IS NOT TRUE
+            OR (
+                last.status = 'active' AND next.journal_seq IS NULL
+                AND finding.raised_at <= findings_at.at
+                AND (
+                    finding.status = 'active' OR finding.updated_at > findings_at.at
+                    OR finding.superseded_at > findings_at.at
+                )
+            )
+        );
 END;
-COMMENT ON FUNCTION findings_at(text, timestamptz) IS
-    'The findings of a stack as they were at a time, by their history: one row per raise. As of now: class and caused_by_key.';
+COMMENT ON FUNCTION findings_at(text, timestamptz, boolean) IS
+    'The findings of a stack as they were at a time, by their history: one row per raise, or only of those that were active. As of now: class and caused_by_key.';
 
 
 CREATE FUNCTION inbox_at(in_stack text, at timestamptz)

@@ -48,7 +48,7 @@ async def report(
     stack = connections.stack
     async with connections.rows() as pool:
         rows = await list_costs(pool, stack, by=by, since=since, limit=limit)
-        whole = await list_costs(pool, stack, by=ALL, since=since, limit=1)
+        whole = rows if by == ALL else await list_costs(pool, stack, by=ALL, since=since, limit=1)
         why_none = await why_none_of(pool, stack, rows)
     return CostReport(
         items=tuple(record_of(each, CostSummary) for each in rows),

@@ -21,6 +21,10 @@ QUEUED_MAX: Final = 200
 """Most queued episodes of an actor among which the place of one is looked for."""
 
 
+RUNNING_MAX: Final = 100
+"""Most running episodes of an actor that are counted: so many are said to be at least as many."""
+
+
 class WaitReason(NamedTuple):
     """What holds an episode: in words, and the page of it."""
 
@@ -34,6 +38,7 @@ class ActorQueue(NamedTuple):
     obstacle: str
     """Why no node runs its episodes, in words; empty: one does, or nobody knows."""
     running: int
+    """How many of its episodes run; of more than `RUNNING_MAX`, so many."""
     first: UUID | None
     """One that runs; None: none does."""
 
@@ -57,12 +62,11 @@ async def read_queues(
     obstacles = await _obstacles(client, actors)
     found = {}
     for actor in actors:
-        counts = await client.episodes.count(actor=actor)
-        first = await client.episodes.list(actor=actor, status="running", limit=1)
+        running = await client.episodes.list(actor=actor, status="running", limit=RUNNING_MAX)
         found[actor] = ActorQueue(
             obstacle=obstacles.get(actor, ""),
-            running=counts.get("running", 0),
-            first=next((each.episode_id for each in first.items), None),
+            running=len(running.items),
+            first=next((each.episode_id for each in running.items), None),
         )
     return found
 
@@ -109,7 +113,9 @@ def _hold_of_queued(episode: EpisodeSummary, queue: ActorQueue | None) -> WaitRe
         return None
     if queue.obstacle:
         return WaitReason(queue.obstacle, place("nodes"))
-    running = f"{many(queue.running, 'episode')} of its actor run" + ("s" * (queue.running == 1))
+    least = "at least " if queue.running >= RUNNING_MAX else ""
+    running = f"{least}{many(queue.running, 'episode')} of its actor run"
+    running += "s" * (queue.running == 1)
     where = f"number {episode.position} in its lane" if episode.position else "no slot is free"
     if queue.first is None:
         return WaitReason(where, place("actors", episode.actor_id))
