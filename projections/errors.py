@@ -8,6 +8,9 @@ ProjectionError
 ├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
 ├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
 ├── MigrationUnknown      another version made the tables   drop the rows: they come back
+├── BadProjection         it declares what cannot be          its author: correct it
+├── CustomFailed          its code raised, or named no table  its author: correct it
+├── CustomChanged         it declares other tables            give it another name
 ├── OtherHistory          a rebuild was of another log        begin it anew
 ├── RebuildRunning        another rebuild is at it            wait for its end
 ├── NotMigrated           the tables are of another version   start a projector of this one
@@ -90,6 +93,29 @@ class MigrationUnknown(ProjectionError):
             f"schema {schema} was made by another version of Vigil, with the migration {name} and "
             f"without {lacks}. Stop every projector, drop the schema {schema} with CASCADE, and "
             "start one: it makes the rows again from what the log holds"
+        )
+        self.name = name
+
+
+class BadProjection(ProjectionError, ValueError):
+    """A projection of a user declares what cannot be."""
+
+
+class CustomFailed(ProjectionError):
+    """The code of a projection of a user raised, or asks for what it has not declared."""
+
+    def __init__(self, name: str, *, place: str, why: str) -> None:
+        super().__init__(f"projection {name} at {place}: {why}")
+        self.name = name
+
+
+class CustomChanged(ProjectionError):
+    """The tables of a projection of a user are not those that it declares now."""
+
+    def __init__(self, name: str, *, schema: str) -> None:
+        super().__init__(
+            f"projection {name} declares other tables than schema {schema} has; give it another "
+            "name, or drop that schema: it is filled from the journal again"
         )
         self.name = name
 

@@ -6,7 +6,7 @@ projecting the pieces one after the other leaves the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol, get_args
 
 from projections.dead_letters import DeadLetterFold
@@ -17,7 +17,7 @@ from projections.lanes import LaneFold
 from projections.orders import OrderFold
 from projections.outputs import OutputFold
 from projections.people import PeopleFold
-from projections.rows import RowChange, events_of, key
+from projections.rows import RowBatch, RowChange, arrange, events_of, key
 from projections.workflows import WorkflowFold
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind
@@ -72,6 +72,10 @@ class AggregateFolds:
         """Yield each row once."""
         for life in self._of.values():
             yield from life.changes()
+
+    def batches(self) -> Sequence[RowBatch]:
+        """Return the statements that change them."""
+        return arrange(self.changes())
 
     def _life_of(self, record: Recorded) -> AggregateFold:
         try:

@@ -61,7 +61,7 @@ def kind_of(event: type[LogEvent]) -> str:
     return str(event.__struct_config__.tag).partition("@")[0].replace(".", "_")
 
 
-def document(rows: Sequence[msgspec.Struct]) -> str:
+def document(rows: Sequence[object]) -> str:
     """Return `rows` as JSON text without what Postgres refuses."""
     encoded = _encoder.encode(rows).decode(errors="replace")
     return _ESCAPE.sub(_replace, encoded) if "\\u" in encoded else encoded
@@ -95,6 +95,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     keys: tuple[str, ...]
     """The fields that name a row: within a stack, the table's primary key."""
+    text: str = ""
+    """The query itself, of a table that is not ours; empty: it is in `sql/`."""
 
 
 class RowChange(msgspec.Struct, frozen=True):

@@ -56,6 +56,7 @@ WEBHOOK_MAPPINGS: Final = "tests/web/webhooks/test_mappings.py"
 AGENT_TELEMETRY: Final = "tests/engine/agents/test_genai.py"
 AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
 SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
+OWN_PROJECTIONS: Final = "tests/projections/custom/test_custom.py"
 REBUILD: Final = "tests/projections/rebuild/test_rebuild.py"
 LOSSES: Final = "tests/streams/test_losses.py"
 ARCHIVE_STORES: Final = "tests/contracts/test_archive_store.py"
@@ -1913,6 +1914,18 @@ TABLE: Final[Sequence[Mutant]] = (
         LOSS_WATCH,
     ),
     Mutant("loss-ends-node", "losses: a node whose reactor finds one ends", dropped, LOSS_WATCH),
+    Mutant(
+        "custom-shape-checked",
+        "projections of users: other tables under one name are refused",
+        never,
+        OWN_PROJECTIONS,
+    ),
+    Mutant(
+        "other-own-code-begins-anew",
+        "projections of users: only what the same code has begun is continued",
+        gives("self._shape"),
+        OWN_PROJECTIONS,
+    ),
     Mutant(
         "readers-of-one-stack",
         "rows: a reader of a stack reads that stack",

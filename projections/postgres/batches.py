@@ -111,14 +111,34 @@ class BatchSource(Protocol):
         """
 
 
+class RowFold(Protocol):
+    """Makes row changes of some commits."""
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit; `UnreadableEvent`: it cannot be one, and is left out."""
+
+    def batches(self) -> Sequence[RowBatch]:
+        """Return the statements that all of them ask for, in order."""
+
+
 class LogSource:
     """Commits of one stream, or of one partition of it."""
 
-    def __init__(self, ports: Ports, stream: Stream, partition: int, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        stream: Stream,
+        partition: int,
+        *,
+        clock: Clock,
+        fold: Callable[[Stack], RowFold] = AggregateFolds,
+    ) -> None:
+        """`fold` makes what takes the commits of one batch, for the rows of a stack."""
         self._ports = ports
         self._stream = stream
         self._partition = partition
         self._clock = clock
+        self._fold = fold
 
     @property
     def projection(self) -> str:
@@ -131,7 +151,7 @@ class LogSource:
         await self._check_same(after, mark)
         log, partition = self._ports.log, self._partition
         async with log.follow(self._stream, after=after, partition=partition) as follower:
-            yield _CommitReader(follower, self._ports.stack, self._clock)
+            yield _CommitReader(follower, partial(self._fold, self._ports.stack), self._clock)
 
     async def _check_same(self, after: int, mark: str) -> None:
         name, ports = self._ports.stack.name, self._ports
@@ -182,9 +202,9 @@ class _Pace:
 
 
 class _CommitReader:
-    def __init__(self, follower: Follower, stack: Stack, clock: Clock) -> None:
+    def __init__(self, follower: Follower, fold: Callable[[], RowFold], clock: Clock) -> None:
         self._follower = follower
-        self._stack = stack
+        self._fold = fold
         self._clock = clock
         self._pace = _Pace(clock)
         self._unreadable: UnreadableEvent | None = None
@@ -195,7 +215,7 @@ class _CommitReader:
         records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=SILENCE_S)
         if not records:
             return None
-        building = _BatchBuilder(self._stack)
+        building = _BatchBuilder(self._fold())
         take_waiting = partial(self._take_waiting, building)
         try:
             building.take(records)
@@ -223,8 +243,8 @@ class _CommitReader:
 
 
 class _BatchBuilder:
-    def __init__(self, stack: Stack) -> None:
-        self._lives = AggregateFolds(stack)
+    def __init__(self, lives: RowFold) -> None:
+        self._lives = lives
         self._last: Recorded | None = None
         self._events = 0
         self.messages = 0
@@ -238,7 +258,7 @@ class _BatchBuilder:
 
     def build(self, *, pending: int) -> SourceBatch:
         return SourceBatch(
-            batches=arrange(self._lives.changes()),
+            batches=self._lives.batches(),
             position=self._last.seq if self._last else 0,
             mark=mark_of(self._last) if self._last else "",
             events=self._events,

@@ -9,7 +9,7 @@ stand by ──lease──▶ project ──lease lost, or fenced──▶ stand
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
@@ -17,6 +17,8 @@ import msgspec
 import structlog
 
 from projections.errors import (
+    CustomChanged,
+    CustomFailed,
     MigrationChanged,
     MigrationUnknown,
     OtherJournal,
@@ -78,53 +80,22 @@ _STUCK: Final = (
     RowsRefused,
     MigrationChanged,
     MigrationUnknown,
+    CustomFailed,
+    CustomChanged,
     *REFUSED,
 )
 
 
-async def project(
-    ports: Ports, pool: Pool, *, node: str, clock: Clock, stop: asyncio.Event
-) -> None:
-    """Keep the rows of a stack up to date, taking turns with other nodes, until `stop`.
+class Projected(msgspec.Struct, frozen=True, kw_only=True):
+    """What a projector keeps up to date."""
 
-    Brings the schema up to date first. What is away is tried again; before what cannot be read it
-    stands still, with one line in the log.
-
-    Raises `LogLost` if a stream lacks what the rows show.
-    """
-    await _wait_first_end(stop.wait(), _take_turns(ports, pool, node=node, clock=clock))
-
-
-async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> None:
-    trouble = _Trouble("lease")
-    key = projector_claim(Stream.JOURNAL.value)
-    while True:
-        try:
-            lease = await ports.leases.acquire(key, holder=node)
-        except Unavailable as error:
-            await clock.sleep(trouble.met(error))
-            continue
-        trouble.passed()
-        if lease is not None:
-            await _serve(ports, pool, lease=lease, clock=clock)
-        await clock.sleep(STANDBY_S)
-
-
-async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> None:
-    """Project until the lease is lost or another projector shows up."""
-    held = _ProjectorLease(ports.leases, lease, clock)
-    log.info("projecting", stack_name=ports.stack.name, node=lease.holder)
-    try:
-        await _wait_first_end(
-            held.keep(),
-            _drop_expired(pool, clock),
-            prune_for_ever(ports, pool, clock=clock),
-            *(_follow(feed, ports, pool, clock=clock) for feed in _feeds(ports, clock)),
-        )
-    except (LeaseLost, ProjectorFenced) as ended:
-        log.warning("standing by", stack_name=ports.stack.name, node=lease.holder, why=str(ended))
-    finally:
-        await held.release()
+    lease: str
+    """Names the lease that its projectors take turns by."""
+    prepare: Callable[[Pool], Awaitable[object]]
+    """Brings its schema up to date."""
+    feeds: Callable[[Ports, Clock], Iterable[BatchSource]]
+    beside: Sequence[Callable[[Ports, Pool, Clock], Coroutine[None, None, object]]] = ()
+    """What else its projector does all the time."""
 
 
 def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
@@ -133,6 +104,71 @@ def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
             yield LogSource(ports, stream, partition, clock=clock)
     yield ClaimSource(ports, clock)
     yield RefusalSource(ports, clock)
+
+
+TABLES: Final = Projected(
+    lease=Stream.JOURNAL.value, prepare=migrate, feeds=_feeds, beside=(prune_for_ever,)
+)
+"""The tables of the stack."""
+
+
+async def project(
+    ports: Ports,
+    pool: Pool,
+    *,
+    node: str,
+    clock: Clock,
+    stop: asyncio.Event,
+    projected: Projected = TABLES,
+) -> None:
+    """Keep the rows of a stack up to date, taking turns with other nodes, until `stop`.
+
+    Brings the schema up to date first. What is away is tried again; before what cannot be read it
+    stands still, with one line in the log.
+
+    Raises `LogLost` if a stream lacks what the rows show.
+    """
+    turns = _take_turns(ports, pool, projected, node=node, clock=clock)
+    await _wait_first_end(stop.wait(), turns)
+
+
+async def _take_turns(
+    ports: Ports, pool: Pool, projected: Projected, *, node: str, clock: Clock
+) -> None:
+    trouble = _Trouble("lease")
+    key = projector_claim(projected.lease)
+    while True:
+        try:
+            lease = await ports.leases.acquire(key, holder=node)
+        except Unavailable as error:
+            await clock.sleep(trouble.met(error))
+            continue
+        trouble.passed()
+        if lease is not None:
+            await _serve(ports, pool, projected, lease=lease, clock=clock)
+        await clock.sleep(STANDBY_S)
+
+
+async def _serve(
+    ports: Ports, pool: Pool, projected: Projected, *, lease: Lease, clock: Clock
+) -> None:
+    """Project until the lease is lost or another projector shows up."""
+    held = _ProjectorLease(ports.leases, lease, clock)
+    log.info("projecting", stack_name=ports.stack.name, node=lease.holder)
+    try:
+        await _wait_first_end(
+            held.keep(),
+            _drop_expired(pool, clock),
+            *(work(ports, pool, clock) for work in projected.beside),
+            *(
+                _follow(feed, ports, pool, projected, clock=clock)
+                for feed in projected.feeds(ports, clock)
+            ),
+        )
+    except (LeaseLost, ProjectorFenced) as ended:
+        log.warning("standing by", stack_name=ports.stack.name, node=lease.holder, why=str(ended))
+    finally:
+        await held.release()
 
 
 async def _wait_first_end(*works: Coroutine[None, None, object]) -> None:
@@ -172,10 +208,13 @@ class _ProjectorLease:
             await self._leases.complete(self._lease)
 
 
-async def _follow(feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock) -> None:
+async def _follow(
+    feed: BatchSource, ports: Ports, pool: Pool, projected: Projected, *, clock: Clock
+) -> None:
     trouble = _Trouble(feed.projection)
     while True:
         try:
+            await projected.prepare(pool)
             await _keep_up(feed, ports, pool, clock=clock, trouble=trouble)
         except (*_STUCK, *_TRANSIENT) as error:
             if isinstance(error, _STUCK):
@@ -209,7 +248,6 @@ async def _note(pool: Pool, ports: Ports, feed: BatchSource, text: str) -> None:
 async def _keep_up(
     feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock, trouble: _Trouble
 ) -> None:
-    await migrate(pool)
     checkpoint = await store.load(
         pool, stack=ports.stack.name, projection=feed.projection, now=clock.now()
     )

@@ -73,7 +73,7 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     """Why → how many things stay that are old enough to leave."""
 
 
-async def prune_for_ever(ports: Ports, pool: Pool, *, clock: Clock) -> None:
+async def prune_for_ever(ports: Ports, pool: Pool, clock: Clock) -> None:
     """Delete what has left, pass by pass; what is away is tried again."""
     while True:
         await clock.sleep(PRUNE_S)

@@ -98,7 +98,8 @@ async def _run(
 ) -> None:
     name = batch.statement.name
     try:
-        await connection.execute(query(name), since.stack, batch.document)
+        text = batch.statement.text or query(name)
+        await connection.execute(text, since.stack, batch.document)
     except REFUSED as error:
         raise RowsRefused(
             since.projection,

@@ -48,6 +48,7 @@ GOES_ON: Final[Mapping[str, str]] = {
     "up": "node up",
     "node": "node up",
     "project": "projector ",
+    "projections run": "projection ",
 }
 """Commands of `vigil` that go on until they are stopped, and what they say once they are up."""
 
@@ -176,8 +177,8 @@ class Reader:
             _check_target(rest, place)
         elif first == "pip":
             _check_install(rest, place)
-        elif first == "vigil" and rest[0] in GOES_ON:
-            self._start(line, rest[0])
+        elif first == "vigil" and (command := _going_on(rest)):
+            self._start(line, command)
         else:
             is_asking = first == "vigil" and rest[0] in ASKS
             self._answer = self._ask(line, place) if is_asking else Answer(self._run(line, place))
@@ -275,6 +276,11 @@ def _lines(text: str) -> Iterator[str]:
     for line in text.replace("\\\n", " ").splitlines():
         if _words(line):
             yield line
+
+
+def _going_on(words: Sequence[str]) -> str:
+    """Return the command that goes on, which is one word or two; empty: it does not."""
+    return next((each for each in (words[0], " ".join(words[:2])) if each in GOES_ON), "")
 
 
 def _words(line: str) -> list[str]:

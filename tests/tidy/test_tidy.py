@@ -38,6 +38,7 @@ OTHERS_CODE_RUNS = (  # Which may raise anything.
     "engine/runtime/tasks.py",
     "engine/usercode/threads.py",
     "engine/usercode/call.py",
+    "projections/custom/fold.py",
     "engine/workflows/steps.py",
     "vigil/serving/app.py",
     "vigil/testing/crashes.py",

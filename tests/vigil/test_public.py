@@ -21,6 +21,7 @@ MODULES = (
     "vigil.definitions",
     "vigil.histories",
     "vigil.ports",
+    "vigil.projections",
     "vigil.queries",
     "vigil.templates",
     "vigil.testing",

@@ -21,7 +21,9 @@ WITHOUT_SCREEN = {
         "users remove", "users sign-out", "users require-login", "tokens issue", "tokens revoke",
         "login", "logout", "whoami",
     ),
-    "runs until it is stopped, and logs": ("demo", "up", "node", "project", "console", "mcp serve"),
+    "runs until it is stopped, and logs": (
+        "demo", "up", "node", "project", "console", "mcp serve", "projections run",
+    ),
     "prints a text as it is kept": (
         "episodes log", "episodes tail", "episodes result", "episodes prompt", "actors definition",
         "workflows definition",

@@ -151,10 +151,11 @@ def link_settings(config: Config, *, is_staying: bool = False) -> LinkSettings:
 
 
 @asynccontextmanager
-async def pooled(config: Config) -> AsyncIterator[Pool]:
-    """Yield connections to Postgres that were tried once."""
+async def pooled(config: Config, *, schema: str | None = None) -> AsyncIterator[Pool]:
+    """Yield connections to Postgres that were tried once; `schema`: other than that of the rows."""
     from projections.postgres import pool as postgres
 
-    pool = await postgres.connect(config.settings.postgres_dsn)
+    dsn = config.settings.postgres_dsn
+    pool = await postgres.connect(dsn, schema=postgres.SCHEMA if schema is None else schema)
     async with pool:
         yield pool

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from engine.people.vouched import Vouched
     from engine.validation import Duration
     from engine.workflows.instance import Instance
+    from projections.custom.projection import Projection
     from projections.postgres.query_result import Row, Table
     from projections.postgres.reader import OneOrMore
     from projections.postgres.rebuild.pace import RebuildProgress
@@ -2084,6 +2085,7 @@ class SyncProjectionCalls:
         most_per_s: float | None = None,
         dry_run: bool = False,
         anew: bool = False,
+        own: Projection | None = None,
         tell: Callable[[RebuildProgress], None] | None = None,
     ) -> RebuildReport:
         """Make the rows anew beside those that people read, and swap those that differ.
@@ -2095,6 +2097,7 @@ class SyncProjectionCalls:
             most_per_s: read at most so many events per second.
             dry_run: say what would change, and change nothing.
             anew: begin anew what an earlier call has left unfinished.
+            own: make the rows of this projection of your own anew, and not those of Vigil.
             tell: called now and then with how far it is.
 
         Raises:
@@ -2103,7 +2106,7 @@ class SyncProjectionCalls:
         """
         return self._thread.run(
             self._calls.rebuild(
-                keep=keep, most_per_s=most_per_s, dry_run=dry_run, anew=anew, tell=tell
+                keep=keep, most_per_s=most_per_s, dry_run=dry_run, anew=anew, own=own, tell=tell
             )
         )
 
@@ -2112,6 +2115,7 @@ class SyncProjectionCalls:
         *,
         most_per_s: float | None = None,
         anew: bool = False,
+        own: Projection | None = None,
         tell: Callable[[RebuildProgress], None] | None = None,
     ) -> VerifyReport:
         """Hold the rows against what the journal says, and return the first difference.
@@ -2123,7 +2127,9 @@ class SyncProjectionCalls:
             Trouble: another call is at it, the tables are of another version, or the rows do not
                 follow the log.
         """
-        return self._thread.run(self._calls.verify(most_per_s=most_per_s, anew=anew, tell=tell))
+        return self._thread.run(
+            self._calls.verify(most_per_s=most_per_s, anew=anew, own=own, tell=tell)
+        )
 
 
 class SyncRepairCalls:

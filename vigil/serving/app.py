@@ -39,6 +39,22 @@ EXTRAS: Final = {"pydantic_ai": "agents", "mcp": "mcp"}
 def load(name: str, *, option: str = "--app") -> App:
     """Return the app called `name`, such as `watch:app`; `option` says in errors who named it.
 
+    Raises `Mistake` if there is none, or as `find` does.
+    """
+    said = f"{option} {name}".strip()
+    found = find(name, option=option)
+    if not isinstance(found, App):
+        module_name, _, attribute = name.partition(":")
+        module = sys.modules[module_name]
+        what = f"{type(found).__name__!r}, not an App"
+        place = f"{attribute!r} in {module.__file__}"
+        raise Mistake(f"{said}: {place} is of the type {what}; {_apps_in(module)}")
+    return found
+
+
+def find(name: str, *, option: str) -> object:
+    """Return what is called `name`, such as `watch:app`; `option` says in errors who named it.
+
     Raises `Mistake` if there is none, if the folder has a module that hides one of our packages, or
     for whatever the module raises: that names the user's line.
     """
@@ -55,11 +71,7 @@ def load(name: str, *, option: str = "--app") -> App:
     if not hasattr(module, attribute):
         place = f"{module_name}, which is {module.__file__}"
         raise Mistake(f"{said}: there is no {attribute!r} in {place}; {_apps_in(module)}")
-    found = getattr(module, attribute)
-    if not isinstance(found, App):
-        what = f"{type(found).__name__!r}, not an App"
-        place = f"{attribute!r} in {module.__file__}"
-        raise Mistake(f"{said}: {place} is of the type {what}; {_apps_in(module)}")
+    found: object = getattr(module, attribute)
     return found
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from itertools import takewhile
 from typing import Final, TypeAlias
 
 import msgspec
@@ -42,23 +43,31 @@ PAGES_MAX: Final = 12
 TOUCHED_MAX: Final = 500_000
 """Most keys that are remembered between two comparisons."""
 
-Fold: TypeAlias = Callable[[Sequence[Recorded]], Sequence[RowChange]]
+
+class Folded(msgspec.Struct, frozen=True):
+    """What some commits change."""
+
+    rows: Sequence[RowBatch]
+    touched: Collection[tuple[str, tuple[object, ...]]]
+    """Table, and the first columns of the keys of the rows that are changed."""
+
+
+Fold: TypeAlias = Callable[[Sequence[Recorded]], Folded]
 Part: TypeAlias = tuple[Stream, int]
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    rows: Sequence[RowBatch]
-    changes: Sequence[RowChange]
+    folded: Folded
     position: int
     mark: str
     events: int
-    messages: int
 
 
 class TouchedRows:
     """Which rows were changed, by table: the first columns of their keys."""
 
     def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
+        """Remember rows of tables; `keys`: table → the columns that name a row."""
         self._keys = keys
         self._of: defaultdict[tuple[str, int], set[tuple[object, ...]]] = defaultdict(set)
         self.count = 0
@@ -68,19 +77,12 @@ class TouchedRows:
         """Whether there are more than are remembered: compare anew."""
         return self.count > TOUCHED_MAX
 
-    def add(self, changes: Collection[RowChange]) -> None:
-        """Note the rows of `changes`: without a whole key, all whose keys begin so."""
+    def add(self, touched: Collection[tuple[str, tuple[object, ...]]]) -> None:
+        """Note rows by the first columns of their keys: all that begin so."""
         if self.is_full:
             return
-        for change in changes:
-            row = change.row
-            key: list[object] = []
-            for column in self._keys[change.statement.table]:
-                value = getattr(row, column, None)
-                if value is None:
-                    break
-                key.append(value)
-            self._of[change.statement.table, len(key)].add(tuple(key))
+        for table, key in touched:
+            self._of[table, len(key)].add(key)
         self.count = sum(map(len, self._of.values()))
 
     def documents(self) -> list[tuple[str, int, str]]:
@@ -101,6 +103,23 @@ def _document(columns: Sequence[str], keys: Collection[tuple[object, ...]]) -> s
     return msgspec.json.encode(rows).decode()
 
 
+def fold_of(stack: Stack, keys: Mapping[str, Sequence[str]]) -> Fold:
+    """Return what folds commits into the rows of the tables of a stack."""
+
+    def fold(records: Sequence[Recorded]) -> Folded:
+        changes = project(records, stack=stack)
+        touched = [(each.statement.table, key_of(each, keys)) for each in changes]
+        return Folded(arrange(changes), touched)
+
+    return fold
+
+
+def key_of(change: RowChange, keys: Mapping[str, Sequence[str]]) -> tuple[object, ...]:
+    """Return the first columns of the key of a row that are known of it."""
+    values = (getattr(change.row, column, None) for column in keys[change.statement.table])
+    return tuple(takewhile(lambda value: value is not None, values))
+
+
 class FreshRows:
     """The rows beside those of a stack, as they are filled."""
 
@@ -113,12 +132,11 @@ class FreshRows:
         parts: Sequence[Part],
         keys: Mapping[str, Sequence[str]],
         clock: Clock,
-        fold: Fold | None = None,
+        fold: Fold,
     ) -> None:
         """Fill the tables that `connection` finds; `keys`: table → the columns that name a row."""
         self._history, self._connection, self._stack = history, connection, stack
-        self._clock = clock
-        self._fold: Fold = fold or (lambda records: project(records, stack=stack))
+        self._clock, self._fold = clock, fold
         self._at: dict[str, ProjectorPosition] = {}
         self.parts = {stack.part(*each): each for each in parts}
         self.touched = TouchedRows(keys)
@@ -179,13 +197,13 @@ class FreshRows:
                     since = self._at[part]
                     self._at[part] = await store.apply(
                         self._connection,
-                        batch.rows,
+                        batch.folded.rows,
                         since=since,
                         position=batch.position,
                         mark=batch.mark,
                         now=self._clock.now(),
                     )
-                    self.touched.add(batch.changes)
+                    self.touched.add(batch.folded.touched)
                     await pace.passed(batch.position - since.position, batch.events)
 
     async def _batches(
@@ -211,16 +229,14 @@ class FreshRows:
 
     async def _batch(self, records: Sequence[Recorded], *, position: int) -> _Batch:
         await asyncio.sleep(0)
-        changes = self._fold(records)
+        folded = self._fold(records)
         last = records[-1] if records else None
         return _Batch(
-            rows=arrange(changes),
-            changes=changes,
+            folded=folded,
             position=position,
             # Where messages are missing at the end, the commit at the position is unknown.
             mark=mark_of(last) if last is not None and last.seq == position else "",
             events=sum(len(each.commit.events) for each in records),
-            messages=len(records),
         )
 
 

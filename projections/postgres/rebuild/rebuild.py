@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import asyncpg
 import msgspec
@@ -31,7 +31,7 @@ from projections.postgres.pool import AWAY, REFUSED, Connection, Pool
 from projections.postgres.progress import PROJECTED
 from projections.postgres.queries import migrations, query
 from projections.postgres.rebuild import fresh as fresh_tables
-from projections.postgres.rebuild.catch_up import BATCH_MESSAGES_MAX, FreshRows, Part
+from projections.postgres.rebuild.catch_up import BATCH_MESSAGES_MAX, Fold, FreshRows, Part, fold_of
 from projections.postgres.rebuild.fresh import (
     STATEMENT_S_MAX,
     FreshNote,
@@ -60,6 +60,16 @@ LOOK_S: Final = 0.05
 
 Prune = Callable[[Connection, Stack], Awaitable[None]]
 """Takes from the tables that its connection finds what a rule takes from the live ones."""
+
+
+class CustomTables(Protocol):
+    """The tables of a projection that is not ours."""
+
+    def fold(self, stack: Stack) -> Fold:
+        """Return what folds commits into its rows."""
+
+    async def require(self, connection: Connection, schema: str) -> str:
+        """Return what tells these tables from others; `NotMigrated`: there are none."""
 
 
 class RebuildOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +150,7 @@ async def rebuild(
     options: RebuildOptions,
     tell: Tell,
     prune: Prune | None = None,
+    custom: CustomTables | None = None,
 ) -> RebuildReport:
     """Make the rows of a stack anew beside those that people read, and swap those that differ.
 
@@ -147,6 +158,7 @@ async def rebuild(
 
     Args:
         prune: takes what retention has taken from the live rows, which the history still has.
+        custom: the tables of a projection of a user, where `pool` finds them.
 
     Raises:
         RebuildRunning: another call is at it.
@@ -155,7 +167,16 @@ async def rebuild(
         UnreadableEvent: a commit cannot be decoded.
         RowsRefused: Postgres does not take the rows.
     """
-    opened = _opened(history, pool, stack, clock=clock, options=options, tell=tell, prune=prune)
+    opened = _opened(
+        history,
+        pool,
+        stack,
+        clock=clock,
+        options=options,
+        tell=tell,
+        prune=prune,
+        custom=custom,
+    )
     async with opened as work:
         changes, _ = await work.compare(must_meet=False)
         if options.is_dry:
@@ -173,13 +194,23 @@ async def verify(
     options: RebuildOptions,
     tell: Tell,
     prune: Prune | None = None,
+    custom: CustomTables | None = None,
 ) -> VerifyReport:
     """Hold the rows of a stack against the history. It changes nothing, and raises as `rebuild`.
 
     Raises:
         NotCaughtUp: the rows are behind the log and do not follow.
     """
-    opened = _opened(history, pool, stack, clock=clock, options=options, tell=tell, prune=prune)
+    opened = _opened(
+        history,
+        pool,
+        stack,
+        clock=clock,
+        options=options,
+        tell=tell,
+        prune=prune,
+        custom=custom,
+    )
     async with opened as work:
         changes, first = await work.compare(must_meet=True)
         await fresh_tables.drop(work.live, work.tables.schema)
@@ -203,6 +234,7 @@ async def _opened(
     options: RebuildOptions,
     tell: Tell,
     prune: Prune | None,
+    custom: CustomTables | None,
 ) -> AsyncIterator[_Work]:
     """Open what a run works on: three connections, one of which keeps others out."""
     try:
@@ -214,7 +246,10 @@ async def _opened(
                 raise NotMigrated(locked["wanted"], detail="does not exist")
             if not locked["is_ours"]:  # guard: one-rebuild-at-a-time
                 raise RebuildRunning(stack.name)
-            applied = await _require_migrated(live, schema)
+            if custom is None:
+                applied = await _require_migrated(live, schema)
+            else:
+                applied = {"shape": await custom.require(live, schema)}
             note = FreshNote(
                 stack=stack.name,
                 of=schema,
@@ -227,13 +262,15 @@ async def _opened(
                 for stream in PROJECTED
                 for partition in stack.partitions_of(stream)
             ]
+            keys = {name: each.key for name, each in tables.tables.items()}
             rows = FreshRows(
                 history,
                 beside,
                 stack,
                 parts=parts,
-                keys={name: each.key for name, each in tables.tables.items()},
+                keys=keys,
                 clock=clock,
+                fold=fold_of(stack, keys) if custom is None else custom.fold(stack),
             )
             await rows.load()
             pace = RebuildPace(clock, tell, events_per_s_max=options.events_per_s_max)

@@ -48,7 +48,12 @@ async def rebuilt(
 
 
 async def verified(
-    ports: Ports, pool: Pool, *, prune: Prune | None = None, **options: object
+    ports: Ports,
+    pool: Pool,
+    *,
+    told: list[RebuildProgress] | None = None,
+    prune: Prune | None = None,
+    **options: object,
 ) -> VerifyReport:
     """Hold the rows of a stack against its log."""
     return await verify(
@@ -57,7 +62,7 @@ async def verified(
         ports.stack,
         clock=CLOCK,
         options=RebuildOptions(**options),
-        tell=[].append,
+        tell=[].append if told is None else told.append,
         prune=prune,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 
 import pytest
@@ -19,7 +20,7 @@ from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from projections.postgres.queries import query
 from projections.postgres.rebuild import fresh, rebuild
-from projections.postgres.rebuild.catch_up import TouchedRows
+from projections.postgres.rebuild.catch_up import TouchedRows, key_of
 from projections.postgres.rebuild.rebuild import RowDifference, TableChange
 from projections.rows import Row, RowChange, Statement
 from streams.clock import SystemClock
@@ -30,6 +31,7 @@ from streams.subjects import Stack
 from streams.wire import codec
 from streams.wire.messages import COMMIT_HEADER
 from tests.projections import lives
+from tests.projections.conftest import SHARED
 from tests.projections.lives import AT, all_rows, append, projecting, rows_of, wait_projected
 from tests.projections.rebuild.rebuilding import CLOCK, rebuilt, schemas, spoil, verified
 from tests.projections.test_projector import fill
@@ -436,6 +438,25 @@ async def test_a_verification_tells_rows_that_are_missing_or_needless(ports, poo
     assert {each.table for each in found.changes} == {"findings", "lane_tickets"}
 
 
+async def test_a_verification_sees_one_moment_however_long_it_takes(ports, pool, postgres, stack):
+    await fill(ports)
+    await projected(ports, pool)
+
+    async def change() -> None:
+        async with await connect(postgres.dsn, schema=SHARED) as other:
+            text = "UPDATE episodes SET summary = 'later' WHERE stack = $1"
+            await other.execute(text, stack.name)
+
+    def meanwhile() -> None:
+        thread = threading.Thread(target=lambda: asyncio.run(change()))
+        thread.start()
+        thread.join()
+
+    report = await verified(ports, pool, told=When("comparing", meanwhile))
+    assert report.difference is None
+    assert (await verified(ports, pool)).difference.live == "later"
+
+
 async def test_a_verification_while_everything_moves_finds_nothing(ports, pool):
     await fill(ports)
     is_over = asyncio.Event()
@@ -476,9 +497,11 @@ class Cell(Row):
 
 
 def test_a_change_without_a_whole_key_touches_all_rows_whose_keys_begin_so():
-    touched = TouchedRows({"t": ("a", "b")})
+    keys = {"t": ("a", "b")}
     statement = Statement(name="s", table="t", keys=())
-    touched.add([RowChange(statement, Cell("x", 1)), RowChange(statement, Cell("y"))])
+    changes = [RowChange(statement, Cell("x", 1)), RowChange(statement, Cell("y"))]
+    touched = TouchedRows(keys)
+    touched.add([("t", key_of(each, keys)) for each in changes])
     assert sorted(touched.documents()) == [
         ("t", 1, '[{"a":"y"}]'),
         ("t", 2, '[{"a":"x","b":1}]'),

@@ -719,11 +719,15 @@ DRIFTS: Final[Rows] = [
 PROJECTIONS: Final = ProjectionsView(
     projections=[
         ProjectionStatus(
-            projection="journal", position=12_003, head=26_714, lag=14_711, trouble=None,
+            own="", projection="journal", position=12_003, head=26_714, lag=14_711, trouble=None,
             updated_at=before(minutes=3),
         ),
         ProjectionStatus(
-            projection="claims", position=881, head=None, lag=None, trouble=None,
+            own="", projection="claims", position=881, head=None, lag=None, trouble=None,
+            updated_at=before(minutes=3),
+        ),
+        ProjectionStatus(
+            own="ends", projection="journal", position=26_000, head=26_714, lag=714, trouble=None,
             updated_at=before(minutes=3),
         ),
     ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.validation import Duration, seconds_of
+from projections.custom.projection import Projection
+from projections.postgres.custom.tables import OwnTables, list_own
 from projections.postgres.progress import PROJECTED, heads
 from projections.postgres.reader import list_checkpoints
 from projections.postgres.rebuild import fresh
@@ -22,10 +25,12 @@ from projections.postgres.rebuild.rebuild import (
 from projections.postgres.rebuild.rebuild import rebuild as rebuild_rows
 from projections.postgres.rebuild.rebuild import verify as verify_rows
 from streams.history import LogHistory
+from vigil.asking.connect import pooled
 from vigil.client.connections import Connections
-from vigil.errors import Mistake
+from vigil.errors import Mistake, told
 
 if TYPE_CHECKING:
+    from projections.postgres.pool import Pool
     from projections.postgres.query_result import Row
 
 KEEP: Final = "1d"
@@ -37,8 +42,10 @@ KEEP_S_MAX: Final = 366 * 86_400.0
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far the rows have followed a stream."""
 
+    own: str
+    """The name of a projection of a user; empty: these are the tables of Vigil."""
     projection: str
-    """Such as `journal`, or `journal-0of4`."""
+    """What it follows, such as `journal`, or `journal-0of4`."""
     position: int
     """The rows have everything up to this sequence."""
     head: int | None
@@ -81,6 +88,7 @@ class ProjectionCalls:
         stack = self._connections.stack
         async with self._connections.rows() as pool:
             rows = {str(each["projection"]): each for each in await list_checkpoints(pool, stack)}
+            own = await list_own(pool, stack)
             async with pool.acquire() as connection:
                 schemas = await fresh.list_schemas(connection)
         async with self._connections.log(is_reading=True) as ports:
@@ -88,7 +96,13 @@ class ProjectionCalls:
             newest = await heads(ports, PROJECTED)
         names = [*newest, *sorted(rows.keys() - newest.keys())]
         return ProjectionsView(
-            projections=[_status(each, rows.get(each), newest.get(each)) for each in names],
+            projections=[
+                *(_status("", each, rows.get(each), newest.get(each)) for each in names),
+                *(
+                    _status(name, str(row["projection"]), row, newest.get(str(row["projection"])))
+                    for name, row in own
+                ),
+            ],
             rebuilds=[
                 _left(name, note) for name, note in schemas.items() if note.stack == stack.name
             ],
@@ -101,6 +115,7 @@ class ProjectionCalls:
         most_per_s: float | None = None,
         dry_run: bool = False,
         anew: bool = False,
+        own: Projection | None = None,
         tell: Callable[[RebuildProgress], None] | None = None,
     ) -> RebuildReport:
         """Make the rows anew beside those that people read, and swap those that differ.
@@ -112,6 +127,7 @@ class ProjectionCalls:
             most_per_s: read at most so many events per second.
             dry_run: say what would change, and change nothing.
             anew: begin anew what an earlier call has left unfinished.
+            own: make the rows of this projection of your own anew, and not those of Vigil.
             tell: called now and then with how far it is.
 
         Raises:
@@ -126,7 +142,7 @@ class ProjectionCalls:
             events_per_s_max=_checked_rate(most_per_s), keep_s=keep_s, is_dry=dry_run, anew=anew
         )
         connections = self._connections
-        async with connections.rows() as pool, connections.log(is_reading=True) as ports:
+        async with self._tables(own) as pool, connections.log(is_reading=True) as ports:
             return await rebuild_rows(
                 LogHistory(ports),
                 pool,
@@ -134,6 +150,7 @@ class ProjectionCalls:
                 clock=connections.clock,
                 options=options,
                 tell=tell or _tell_nobody,
+                custom=None if own is None else OwnTables(own),
             )
 
     async def verify(
@@ -141,6 +158,7 @@ class ProjectionCalls:
         *,
         most_per_s: float | None = None,
         anew: bool = False,
+        own: Projection | None = None,
         tell: Callable[[RebuildProgress], None] | None = None,
     ) -> VerifyReport:
         """Hold the rows against what the journal says, and return the first difference.
@@ -154,7 +172,7 @@ class ProjectionCalls:
         """
         options = RebuildOptions(events_per_s_max=_checked_rate(most_per_s), anew=anew)
         connections = self._connections
-        async with connections.rows() as pool, connections.log(is_reading=True) as ports:
+        async with self._tables(own) as pool, connections.log(is_reading=True) as ports:
             return await verify_rows(
                 LogHistory(ports),
                 pool,
@@ -162,7 +180,20 @@ class ProjectionCalls:
                 clock=connections.clock,
                 options=options,
                 tell=tell or _tell_nobody,
+                custom=None if own is None else OwnTables(own),
             )
+
+    @asynccontextmanager
+    async def _tables(self, own: Projection | None) -> AsyncIterator[Pool]:
+        connections = self._connections
+        if own is None:
+            async with connections.rows() as pool:
+                yield pool
+            return
+        with told():
+            schema = OwnTables(own).schema
+            async with pooled(connections.config, schema=schema) as pool:
+                yield pool
 
 
 def _tell_nobody(_: RebuildProgress) -> None:
@@ -175,11 +206,12 @@ def _checked_rate(most_per_s: float | None) -> float | None:
     return most_per_s
 
 
-def _status(projection: str, row: Row | None, head: int | None) -> ProjectionStatus:
+def _status(own: str, projection: str, row: Row | None, head: int | None) -> ProjectionStatus:
     given = row or {"journal_seq": 0, "trouble": None, "updated_at": None}
     position = int(str(given["journal_seq"]))
     return msgspec.convert(
         {
+            "own": own,
             "projection": projection,
             "position": position,
             "head": head,

@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
+from vigil import options
 from vigil.client.stack.projections import KEEP
 from vigil.commands.call import call
 from vigil.options import By, IsJson, IsSure, IsWide, require_consent
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from projections.custom.projection import Projection
     from projections.postgres.rebuild.pace import RebuildProgress
     from projections.postgres.rebuild.rebuild import (
         RebuildReport,
@@ -65,6 +67,13 @@ IsAnew = Annotated[
     bool, Option("--anew", help="Begin anew what an earlier call has left unfinished.")
 ]
 
+Own = Annotated[
+    str | None,
+    Option(
+        "--own", metavar="MODULE:ATTRIBUTE", help="A projection of yours, not the tables of Vigil."
+    ),
+]
+
 app = typer.Typer(no_args_is_help=True)
 """`vigil projections`."""
 
@@ -83,10 +92,32 @@ def print_status(
     view: ProjectionsView, *, is_wide: bool = False, now: datetime | None = None
 ) -> None:
     """Print how far the tables are."""
-    show_table(rows_of(view.projections), STATUS, is_wide=is_wide, now=now)
+    named = [
+        {
+            **row,
+            "projection": f"{row['own']}: {row['projection']}" if row["own"] else row["projection"],
+        }
+        for row in rows_of(view.projections)
+    ]
+    show_table(named, STATUS, is_wide=is_wide, now=now)
     if view.rebuilds:
         print()
         show_table(rows_of(view.rebuilds), REBUILDS, is_wide=is_wide, now=now)
+
+
+@app.command("run")
+def run_(
+    ctx: typer.Context,
+    *,
+    own: Annotated[
+        str,
+        Argument(metavar="MODULE:ATTRIBUTE", help="The projection, looked up in this folder."),
+    ],
+) -> None:
+    """Keep the tables of a projection of yours up to date, until SIGINT or SIGTERM."""
+    from vigil.serving.own_projection import load_projection, serve_projection
+
+    serve_projection(options.config(ctx), load_projection(own))
 
 
 @app.command()
@@ -101,6 +132,7 @@ def rebuild(
         bool, Option("--dry-run", help="Say what would change, and change nothing.")
     ] = False,
     is_anew: IsAnew = False,
+    own: Own = None,
     is_sure: IsSure = False,
     by: By = None,
     is_json: IsJson = False,
@@ -115,7 +147,12 @@ def rebuild(
 
     async def rebuilt(client: Client) -> RebuildReport:
         return await client.projections.rebuild(
-            keep=keep, most_per_s=most_per_s, dry_run=is_dry, anew=is_anew, tell=_tell
+            keep=keep,
+            most_per_s=most_per_s,
+            dry_run=is_dry,
+            anew=is_anew,
+            own=_loaded(own),
+            tell=_tell,
         )
 
     report = call(ctx, rebuilt, by=by)
@@ -142,6 +179,7 @@ def verify(
     *,
     most_per_s: MostPerS = None,
     is_anew: IsAnew = False,
+    own: Own = None,
     by: By = None,
     is_json: IsJson = False,
 ) -> None:
@@ -149,7 +187,9 @@ def verify(
     from vigil.errors import EXIT_TROUBLE
 
     async def verified(client: Client) -> VerifyReport:
-        return await client.projections.verify(most_per_s=most_per_s, anew=is_anew, tell=_tell)
+        return await client.projections.verify(
+            most_per_s=most_per_s, anew=is_anew, own=_loaded(own), tell=_tell
+        )
 
     report = call(ctx, verified, by=by)
     if is_json:
@@ -168,6 +208,14 @@ def print_verified(report: VerifyReport) -> None:
     else:
         print("every row is what the journal says")
     print(f"{report.events:,} events in {report.took_s:,.1f} s")
+
+
+def _loaded(own: str | None) -> Projection | None:
+    if own is None:
+        return None
+    from vigil.serving.own_projection import load_projection
+
+    return load_projection(own, option="--own")
 
 
 def _print_changes(changes: Sequence[TableChange]) -> None:

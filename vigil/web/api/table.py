@@ -46,6 +46,7 @@ NOT_REMOTE: Final[Mapping[str, str]] = {
     "up": SERVES,
     "node": SERVES,
     "project": SERVES,
+    "projections run": SERVES,
     "console": SERVES,
     "mcp serve": SERVES,
     "check": NEEDS_APP,

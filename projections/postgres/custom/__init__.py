@@ -1,0 +1,1 @@
+"""Projections of users on Postgres: their schemas, their projector, what a rebuild asks of them."""
