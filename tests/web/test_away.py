@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import httpx
@@ -35,6 +36,14 @@ async def test_nobody_is_led_to_a_login_while_nobody_can_be_recognized(visitor):
     assert page.status_code == 503
     assert "NATS: not connected" in page.text
     assert '<meta http-equiv="refresh" content="3">' in page.text
+
+
+async def test_a_page_that_is_there_has_nothing_but_its_title_in_its_head(browser):
+    page = (await browser.get("/episodes")).text
+    head = page.partition("<head>")[2].partition("</head>")[0]
+
+    assert re.sub("<[^>]*>", "", head) == "Episodes · vigil · Vigil"
+    assert 'content="3"' not in head
 
 
 async def test_a_form_is_refused_in_a_line_that_waits_for_a_page(visitor):

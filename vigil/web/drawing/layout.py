@@ -123,7 +123,7 @@ def page(frame: PageFrame, drawn: Drawn) -> Element:
             title[f"{drawn.title} · {frame.stack} · Vigil"],
             link(rel="icon", type="image/svg+xml", href=frame.assets["icon.svg"]),
             link(rel="stylesheet", href=frame.assets["console.css"]),
-            frame.retry_s and meta(http_equiv="refresh", content=str(frame.retry_s)),
+            meta(http_equiv="refresh", content=str(frame.retry_s)) if frame.retry_s else None,
             frame.live and noscript[meta(http_equiv="refresh", content=str(RELOAD_S))],
             script(src=frame.assets["console.js"], nonce=frame.nonce, defer=True),
         ],
