@@ -58,6 +58,10 @@ AGENT_DELTAS: Final = "tests/engine/agents/test_deltas.py"
 SERVED_DELTAS: Final = "tests/streams/jetstream/test_deltas.py"
 OWN_PROJECTIONS: Final = "tests/projections/custom/test_custom.py"
 REBUILD: Final = "tests/projections/rebuild/test_rebuild.py"
+REBUILD_HISTORY: Final = "tests/projections/rebuild/test_history.py"
+REBUILD_LIMITS: Final = "tests/projections/rebuild/test_limits.py"
+REBUILD_RESUMED: Final = "tests/projections/rebuild/test_resume.py"
+REBUILD_VERIFIED: Final = "tests/projections/rebuild/test_verify.py"
 LOSSES: Final = "tests/streams/test_losses.py"
 ARCHIVE_STORES: Final = "tests/contracts/test_archive_store.py"
 ARCHIVE_SEGMENTS: Final = "tests/streams/archive/test_segment.py"
@@ -1948,21 +1952,32 @@ TABLE: Final[Sequence[Mutant]] = (
         "replaced-rows-kept-on",
         "rebuild: what was replaced is kept for its time",
         without("1"),
-        REBUILD,
+        REBUILD_HISTORY,
     ),
     Mutant(
         "other-code-begins-anew",
         "rebuild: only what the same code has begun is continued",
         without("value.2"),
-        REBUILD,
+        REBUILD_RESUMED,
     ),
-    Mutant("rebuild-throttled", "rebuild: it reads no faster than allowed", gives("0.0"), REBUILD),
-    Mutant("rebuild-of-one-log", "rebuild: two logs are not mixed", never, REBUILD),
-    Mutant("one-rebuild-at-a-time", "rebuild: one at a time", never, REBUILD),
-    Mutant("rebuild-of-own-version", "rebuild: only of tables of its version", never, REBUILD),
-    Mutant("compared-at-one-position", "rebuild: compared at one position", dropped, REBUILD),
-    Mutant("pruned-rows-stay-away", "rebuild: what was pruned stays away", never, REBUILD),
-    Mutant("rows-of-lost-history-stay", "rebuild: rows without history stay", never, REBUILD),
+    Mutant(
+        "rebuild-throttled",
+        "rebuild: it reads no faster than allowed",
+        gives("0.0"),
+        REBUILD_LIMITS,
+    ),
+    Mutant("rebuild-of-one-log", "rebuild: two logs are not mixed", never, REBUILD_RESUMED),
+    Mutant("one-rebuild-at-a-time", "rebuild: one at a time", never, REBUILD_RESUMED),
+    Mutant(
+        "rebuild-of-own-version", "rebuild: only of tables of its version", never, REBUILD_LIMITS
+    ),
+    Mutant(
+        "compared-at-one-position", "rebuild: compared at one position", dropped, REBUILD_VERIFIED
+    ),
+    Mutant("pruned-rows-stay-away", "rebuild: what was pruned stays away", never, REBUILD_HISTORY),
+    Mutant(
+        "rows-of-lost-history-stay", "rebuild: rows without history stay", never, REBUILD_HISTORY
+    ),
     Mutant(
         "touched-rows-compared-again",
         "rebuild: what changes meanwhile is compared again",

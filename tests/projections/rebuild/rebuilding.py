@@ -19,6 +19,10 @@ from streams.history import LogHistory
 from streams.ports.all import Ports
 from streams.ports.history import CommitHistory
 from streams.subjects import Stack
+from streams.wire import codec
+from streams.wire.messages import COMMIT_HEADER
+from tests.projections import lives
+from tests.projections.lives import projecting, wait_projected
 
 CLOCK = SystemClock()
 
@@ -82,3 +86,37 @@ async def spoil(pool: Pool, stack: Stack) -> None:
 async def schemas(pool: Pool) -> Sequence[str]:
     """Return the schemas of rebuilds."""
     return sorted(name for (name,) in await pool.fetch(SCHEMAS))
+
+
+async def projected(ports, pool):
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+
+
+def publish(ports, number, *events):
+    """Put a commit on an episode at once, without waiting."""
+    made = lives.commit(*events, name=f"late-{number}-{len(events)}")
+    subject = ports.stack.episode(lives.episode_id(number))
+    ports.log.publish_raw(subject, codec.encode_commit(made), {COMMIT_HEADER: made.id})
+
+
+class When(list):
+    """Does something at the first moment of a stage, as the rebuild tells of it."""
+
+    def __init__(self, stage, work):
+        super().__init__()
+        self._stage, self._work = stage, work
+
+    def append(self, progress):
+        super().append(progress)
+        if progress.stage == self._stage and self._work is not None:
+            work, self._work = self._work, None
+            work()
+
+
+class Killed(BaseException):
+    """The end of a process, at a moment of its own choosing."""
+
+
+def die():
+    raise Killed

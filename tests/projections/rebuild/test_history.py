@@ -1,0 +1,100 @@
+"""What a rebuild makes of a history that is not whole, of old rows, and of replaced ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from projections.postgres.rebuild import fresh
+from projections.postgres.rebuild.rebuild import TableChange
+from streams.clock import SystemClock
+from streams.history import LogHistory
+from streams.layout import Stream
+from streams.memory import memory_ports
+from streams.subjects import Stack
+from tests.projections import lives
+from tests.projections.lives import rows_of
+from tests.projections.rebuild.rebuilding import (
+    CLOCK,
+    projected,
+    rebuilt,
+    schemas,
+    spoil,
+    verified,
+)
+from tests.projections.test_projector import fill
+
+
+async def test_what_was_replaced_is_kept_until_its_time_is_over(ports, pool, stack):
+    await fill(ports)
+    await projected(ports, pool)
+    await spoil(pool, stack)
+
+    report = await rebuilt(ports, pool, keep_s=3600)
+
+    assert report.replaced_in is not None
+    kept = await pool.fetch(f"SELECT summary FROM {report.replaced_in}.episodes")  # noqa: S608 - our own
+    assert [each["summary"] for each in kept] == ["wrong"] * 5
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY 1"
+    names = [name for (name,) in await pool.fetch(tables, report.replaced_in)]
+    assert names == ["episodes", "lane_tickets"]
+    async with pool.acquire() as connection:
+        assert await fresh.drop_expired(connection, now=CLOCK.now()) == []
+        later = CLOCK.now() + timedelta(hours=2)
+        assert await fresh.drop_expired(connection, now=later) == [report.replaced_in]
+    assert await schemas(pool) == []
+
+
+async def test_rows_of_a_history_without_its_beginning_stay(ports, pool, stack):
+    await fill(ports)
+    await projected(ports, pool)
+    await pool.execute("UPDATE findings SET summary = 'wrong' WHERE stack = $1", stack.name)
+    ports.log._partition(Stream.JOURNAL, 0).purge()
+    await fill(ports, first=6, count=1)
+    await projected(ports, pool)
+
+    report = await rebuilt(ports, pool)
+
+    assert report.changes == [TableChange(table="findings", missing=0, needless=0, wrong=5)]
+    assert len(await rows_of(pool, "episodes", stack=stack)) == 6
+
+
+async def test_what_retention_has_taken_does_not_come_back(ports, pool, stack):
+    await fill(ports)
+    await projected(ports, pool)
+    old = lives.episode_id(1)
+
+    async def prune(connection, stack):
+        for table in ("episodes", "episode_steps"):
+            text = f"DELETE FROM {table} WHERE stack = $1 AND episode_id = $2"  # noqa: S608 - ours
+            await connection.execute(text, stack.name, old)
+
+    async with pool.acquire() as connection:
+        await prune(connection, stack)
+    assert (await verified(ports, pool, prune=prune)).difference is None
+    await spoil(pool, stack)
+    await rebuilt(ports, pool, prune=prune)
+    found = await rows_of(pool, "episodes", stack=stack)
+    assert old not in {str(each["episode_id"]) for each in found}
+    assert len(found) == 4
+
+
+async def test_a_rebuild_makes_the_rows_of_another_layout(ports, pool, stack):
+    await fill(ports)
+    await projected(ports, pool)
+    spread = memory_ports(stack=Stack(stack.name, 3), clock=SystemClock())
+    await fill(spread, first=10, count=4)
+    await rebuilt(spread, pool)
+    assert len(await rows_of(pool, "episodes", stack=stack)) == 4
+    await fill(spread, first=20, count=2)
+    await projected(spread, pool)
+    assert len(await rows_of(pool, "episodes", stack=stack)) == 6
+    assert (await verified(spread, pool)).difference is None
+
+
+async def test_pages_of_a_history_know_where_it_begins(ports):
+    history = LogHistory(ports)
+    assert await history.first_seq(Stream.JOURNAL) == 1
+    await fill(ports, count=1)
+    assert await history.first_seq(Stream.JOURNAL) == 1
+    ports.log._partition(Stream.JOURNAL, 0).purge()
+    assert await history.first_seq(Stream.JOURNAL) > 1
