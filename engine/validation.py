@@ -68,9 +68,6 @@ REASON_CHARS_MAX: Final = 4_000
 """Longest reason, in characters."""
 
 
-ABSENT: Final = msgspec.UNSET
-"""What stands where there is nothing; JSON's `null` is something."""
-
 PATH_CHARS_MAX: Final = 512
 """Longest path, in characters. As long as a subject key, which is one."""
 
@@ -266,18 +263,6 @@ def check_cause(by: object, reason: object = "", *, most: int = REASON_CHARS_MAX
     """Raise `BadRequest` unless `by` names who asks for a change, and `reason` is text."""
     check_text("by", by, least=1, most=BY_CHARS_MAX)
     check_text("reason", reason, least=0, most=most)
-
-
-def value_at(payload: JsonObject, path: str) -> object:
-    """Return the value at `path`, or `ABSENT`."""
-    level: object = payload
-    rest = path
-    while isinstance(level, dict):
-        if rest in level:
-            return level[rest]
-        word, dot, rest = rest.partition(".")
-        level = level.get(word) if dot else ABSENT
-    return ABSENT
 
 
 KEYS_MAX: Final = 1_000

@@ -18,6 +18,9 @@ UNDECODABLE: Final = (ValueError, RecursionError)
 """What decoding hostile bytes raises: msgspec's errors and `UnicodeDecodeError` are both
 `ValueError`s, and deep nesting is a `RecursionError` (measured, msgspec 0.22)."""
 
+ABSENT: Final = msgspec.UNSET
+"""What stands where there is nothing; JSON's `null` is something."""
+
 PARTS_MAX: Final = 100_000
 """Most parts of a value that are looked at for what is wrong with it."""
 
@@ -47,6 +50,26 @@ def exact(value: object) -> msgspec.Raw:
     if b"null" in bytes(encoded) and not _is_finite(_plain(value)):  # guard: infinite-is-not-null
         raise ValueError("a number that is not finite; JSON has none")
     return encoded
+
+
+def value_at(payload: JsonObject, path: str) -> object:
+    """Return the value at `path`, or `ABSENT`."""
+    level: object = payload
+    rest = path
+    while isinstance(level, dict):
+        if rest in level:
+            return level[rest]
+        word, dot, rest = rest.partition(".")
+        level = level.get(word) if dot else ABSENT
+    return ABSENT
+
+
+def text_at(payload: JsonObject, path: str) -> str:
+    """Return the payload's value at `path` as text of any length; empty if there is none."""
+    value = value_at(payload, path) if path else ABSENT
+    if value is ABSENT or value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def is_deeper(value: object, *, levels: int) -> bool:

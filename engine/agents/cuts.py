@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from engine.errors import InvalidAction
-from engine.validation import ABSENT, is_whole, problem_of_path, value_at
-from streams.json import raw
+from engine.validation import is_whole, problem_of_path
+from streams.json import ABSENT, raw, value_at
 
 CHARS_MAX: Final = 100_000
 """Most characters of a result that a model gets unless its tool says something else: about 25,000

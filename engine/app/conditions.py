@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from engine.validation import ABSENT, problem_of_path, value_at
-from streams.json import JsonObject, raw
+from engine.validation import problem_of_path
+from streams.json import ABSENT, JsonObject, raw, value_at
 
 Scalar: TypeAlias = int | float | str
 """Values that have an order: numbers among themselves, and texts by code point."""

@@ -18,8 +18,8 @@ from uuid import UUID
 import msgspec
 
 from engine.errors import StrategyError
-from engine.validation import ABSENT, problem_of_path, value_at
-from streams.json import JsonObject, raw
+from engine.validation import problem_of_path
+from streams.json import ABSENT, JsonObject, raw, value_at
 from streams.ports.domain_events import DomainEvent
 
 Window: TypeAlias = Literal["m1", "m5", "m15", "h1", "h4", "h24", "h48", "w1"]

@@ -30,8 +30,8 @@ from cronsim import CronSim, CronSimError
 from engine.app.conditions import Filter, filter_of
 from engine.app.dedupe import FIRST_WINDOW, WINDOWS, Window
 from engine.errors import Unencodable
-from engine.validation import ABSENT, Duration, encode, seconds_of, value_at
-from streams.json import JsonObject, raw, unraw
+from engine.validation import Duration, encode, seconds_of
+from streams.json import JsonObject, raw, text_at, unraw
 from streams.model.foreign_streams import FeedStart, ForeignStream, problem_of_feed
 from streams.model.triggers import EventTrigger
 from streams.ports.domain_events import DomainEvent
@@ -567,11 +567,3 @@ def trigger_of(happened: DomainEvent, *, subject_key: str, coalesced: int = 0) -
 def entity_id(payload: JsonObject, subject_key: str) -> str:
     """Return the payload's value at the path `subject_key` as text; empty if there is none."""
     return text_at(payload, subject_key)[:ENTITY_CHARS_MAX]
-
-
-def text_at(payload: JsonObject, path: str) -> str:
-    """Return the payload's value at `path` as text of any length; empty if there is none."""
-    value = value_at(payload, path) if path else ABSENT
-    if value is ABSENT or value is None:
-        return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

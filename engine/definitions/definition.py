@@ -21,8 +21,7 @@ from msgspec.structs import replace
 
 from engine.app.conditions import is_same
 from engine.errors import Refused
-from engine.validation import ABSENT
-from streams.json import NOTHING, JsonObject
+from streams.json import ABSENT, NOTHING, JsonObject
 from streams.model.events.definitions import (
     DefinitionApplied,
     DefinitionDisabled,

@@ -46,17 +46,15 @@ from engine.app.workflow_plan import starters_of
 from engine.definitions.agent import DedupeDefinition, SourceDefinition
 from engine.errors import BadDefinition, BadWorkflow
 from engine.validation import (
-    ABSENT,
     Listed,
     Strict,
     parsed,
     problem_of_path,
     shown,
     tag,
-    value_at,
     wrong,
 )
-from streams.json import JsonObject
+from streams.json import ABSENT, JsonObject, value_at
 from streams.model.money import NO_USD
 from streams.model.triggers import Overlap, Trigger
 

@@ -24,7 +24,7 @@ import structlog
 
 from engine import telemetry
 from engine.app.actor import Expectation
-from engine.app.triggers import entity_id, text_at
+from engine.app.triggers import entity_id
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import fire
 from engine.episodes import open as opening
@@ -47,6 +47,7 @@ from engine.waits.wait import is_answered, step_answered
 from engine.workflows.start import InstanceStart
 from streams.clock import Clock
 from streams.errors import Incompatible, NoSuchStream, Unavailable
+from streams.json import text_at
 from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
 from streams.ports.delivery import ACK_WAIT_S, Delivery, OrderedSource, Unreadable

@@ -26,8 +26,15 @@ from engine.templates.reporting import intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
 from engine.templates.synthesize import PROMPT_CHARS_MAX, AnsweredConfig, report_of
 from engine.templates.wording import TREES, UNKNOWN, Wording, wording_of
-from engine.validation import ABSENT, Listed, Strict, near, parsed, tag, value_at, wrong
-from streams.json import JsonObject
+from engine.validation import (
+    Listed,
+    Strict,
+    near,
+    parsed,
+    tag,
+    wrong,
+)
+from streams.json import ABSENT, JsonObject, value_at
 from streams.model.findings import Severity
 from streams.model.triggers import Budget, Trigger
 

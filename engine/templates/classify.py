@@ -16,8 +16,8 @@ from engine.templates.gather import TemplateState, begin, gather_step, keep
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
 from engine.templates.rules import RULES_MAX, Rule, first_fit
-from engine.validation import ABSENT, Graded, Listed, parsed, value_at, wrong
-from streams.json import JsonObject
+from engine.validation import Graded, Listed, parsed, wrong
+from streams.json import ABSENT, JsonObject, value_at
 from streams.model.findings import Severity
 from streams.model.triggers import Trigger
 

@@ -20,9 +20,9 @@ from engine.app.strategy import Abort, ConvergeResult, Needs, Retry, StepTaken, 
 from engine.app.tools import GATHER, Announcement, Failure, event_id, publish
 from engine.app.triggers import ENTITY_CHARS_MAX
 from engine.templates.gather import GatherConfig, gather_step
-from engine.validation import ABSENT, Listed, parsed, problem_of_path, shown, value_at
+from engine.validation import Listed, parsed, problem_of_path, shown
 from streams.errors import BadName
-from streams.json import JsonObject
+from streams.json import ABSENT, JsonObject, value_at
 from streams.model.triggers import Mode, Trigger
 from streams.tokens import event_name
 

@@ -11,9 +11,8 @@ from pydantic import Field, field_validator
 from engine.app.actions import ToolCall
 from engine.app.strategy import Abort
 from engine.app.tools import Failure, check_name, gather
-from engine.app.triggers import text_at
 from engine.validation import Strict
-from streams.json import JsonObject
+from streams.json import JsonObject, text_at
 from streams.model.triggers import Trigger
 
 NOT_AN_OBJECT = "observed_no_object"

@@ -24,8 +24,8 @@ from engine.app.conditions import (
     operator_condition,
     operators_of,
 )
-from engine.validation import Graded, Strict, value_at
-from streams.json import JsonObject
+from engine.validation import Graded, Strict
+from streams.json import JsonObject, value_at
 from streams.model.findings import Severity
 
 RULES_MAX: Final = 100

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from engine.validation import ABSENT, problem_of_path, value_at, wrong
-from streams.json import JsonObject
+from engine.validation import problem_of_path, wrong
+from streams.json import ABSENT, JsonObject, value_at
 
 TEXT_CHARS_MAX: Final = 500
 """Longest text with placeholders, in characters."""

@@ -52,7 +52,7 @@ from engine.triggers.rules import (
     id_of,
 )
 from engine.usercode.call import call, in_text
-from engine.validation import ABSENT, NAMES_MAX, near, paths_beside, value_at
+from engine.validation import NAMES_MAX, near, paths_beside
 from engine.workflows.start import InstanceStart, start_of
 from streams.errors import (
     RevisionConflict,
@@ -61,6 +61,7 @@ from streams.errors import (
     UnreadableEvent,
     Unwritable,
 )
+from streams.json import ABSENT, value_at
 from streams.keys import cooldown_key
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.refusals import (

@@ -25,9 +25,8 @@ from engine.app.triggers import EventSource, Schedule, Source, trigger_of
 from engine.episodes.breakers import breaker
 from engine.episodes.breakers.breaker import CLOSED, BreakerState, Passage
 from engine.findings.expire import DueFinding
-from engine.validation import ABSENT
 from engine.workflows.start import InstanceStart
-from streams.json import JsonObject
+from streams.json import ABSENT, JsonObject
 from streams.model.events import EpisodeOpened
 from streams.model.refusals import (
     AgainstBreaker,

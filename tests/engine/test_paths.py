@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.validation import ABSENT, PATH_CHARS_MAX, problem_of_path, value_at
+from engine.validation import PATH_CHARS_MAX, problem_of_path
+from streams.json import ABSENT, value_at
 
 
 @pytest.mark.parametrize(

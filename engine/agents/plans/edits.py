@@ -10,8 +10,8 @@ from typing import Any, Final
 from engine.agents.cuts import head
 from engine.app.function_tool import without_values
 from engine.secrets import HIDDEN, hide, removed, texts_in, without
-from engine.validation import ABSENT, near, shown
-from streams.json import JsonObject
+from engine.validation import near, shown
+from streams.json import ABSENT, JsonObject
 from streams.model.waits import EditableCalls, PlanForm
 
 SUMMARY_CHARS: Final = 200

@@ -25,8 +25,8 @@ from engine.errors import BadRequest
 from engine.people.identity import Role, role_of
 from engine.people.names import groups_of
 from engine.people.vouched import Vouched
-from engine.validation import Strict, value_at, wrong
-from streams.json import JsonObject
+from engine.validation import Strict, wrong
+from streams.json import JsonObject, value_at
 from vigil.errors import NotSignedIn
 
 NAMED_MAX: Final = 1_000

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from engine.templates.wording import Wording, absent, worded, wording_of
-from engine.validation import problem_of_path, value_at
-from streams.json import JsonObject
+from engine.validation import problem_of_path
+from streams.json import JsonObject, value_at
 from streams.tokens import event_name
 from vigil.web.webhooks.mapping import (
     BadDelivery,
