@@ -17,6 +17,7 @@ from streams.model.events import (
     BreakerReset,
     HoldAdded,
     HoldRemoved,
+    KindsEncrypted,
     LayoutSet,
     LoginRequired,
     LoginWaived,
@@ -25,6 +26,7 @@ from streams.model.events import (
     OrderEvent,
     RetentionDeclared,
     RowsCut,
+    SubjectErased,
 )
 from streams.model.retention import HoldKind
 from streams.ports.log import Recorded
@@ -165,6 +167,6 @@ class OrderFold:
                 row.actor_id = event.actor_id or None
             case HoldAdded() | HoldRemoved():
                 row.actor_id = event.held if event.kind is HoldKind.ACTOR else None
-            case LoginRequired() | LoginWaived() | RowsCut():
+            case LoginRequired() | LoginWaived() | RowsCut() | KindsEncrypted() | SubjectErased():
                 pass
         return row

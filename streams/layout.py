@@ -186,3 +186,7 @@ class Layout(msgspec.Struct, frozen=True):
     def gates_bucket(self) -> str:
         """Return the name of the bucket with cooldowns, circuit breakers and live nodes."""
         return f"{self.name}-gates"
+
+    def keys_bucket(self) -> str:
+        """Return the name of the bucket with the keys of subjects of data."""
+        return f"{self.name}-keys"

@@ -59,6 +59,8 @@ PUBLIC_EVENTS: Final = frozenset(
         "service_level.breached",
         "service_level.missed",
         "service_level.recovered",
+        "subject.erased",
+        "subject.kinds_encrypted",
         "workflow.blocked",
         "workflow.budget_used",
         "workflow.canceled",

@@ -62,6 +62,8 @@ REBUILD_HISTORY: Final = "tests/projections/rebuild/test_history.py"
 REBUILD_LIMITS: Final = "tests/projections/rebuild/test_limits.py"
 REBUILD_RESUMED: Final = "tests/projections/rebuild/test_resume.py"
 REBUILD_VERIFIED: Final = "tests/projections/rebuild/test_verify.py"
+ERASURE: Final = "tests/acceptance/test_erasure.py"
+SEALING: Final = "tests/streams/test_sealing.py"
 LOSSES: Final = "tests/streams/test_losses.py"
 ARCHIVE_STORES: Final = "tests/contracts/test_archive_store.py"
 ARCHIVE_SEGMENTS: Final = "tests/streams/archive/test_segment.py"
@@ -11563,6 +11565,12 @@ TABLE: Final[Sequence[Mutant]] = (
         HISTORIES,
     ),
     Mutant(
+        "archived-commit-decrypted",
+        "archive: what was archived encrypted is read with its key",
+        becomes("before = kept"),
+        "tests/streams/archive/test_sealed.py",
+    ),
+    Mutant(
         "archive-reaches-the-stream",
         "archive: a follower passes over nothing between archive and stream",
         never,
@@ -11715,5 +11723,64 @@ TABLE: Final[Sequence[Mutant]] = (
         "archive: a hot window that is shorter than events last is noted",
         never,
         ARCHIVE_COMMANDS,
+        "engines-results-stay",
+        "erasure: what the engine has made of a step stays",
+        never,
+        SEALING,
+    ),
+    Mutant(
+        "another-key-opens-nothing",
+        "erasure: a later key opens nothing of an earlier one",
+        never,
+        SEALING,
+    ),
+    Mutant(
+        "destroyed-key-forgotten",
+        "erasure: processes forget keys that were destroyed",
+        becomes("if found is None: return None"),
+        SEALING,
+    ),
+    Mutant(
+        "contents-leave-the-events",
+        "erasure: what is encrypted does not stand beside it",
+        without("events"),
+        SEALING,
+    ),
+    Mutant("erased-commit-folds-on", "erasure: what is erased is read on", never, SEALING),
+    Mutant("object-is-encrypted", "erasure: large results are encrypted", never, SEALING),
+    Mutant("command-is-encrypted", "erasure: commands are encrypted", never, SEALING),
+    Mutant("cache-keeps-no-contents", "erasure: caches keep no contents", never, SEALING),
+    Mutant(
+        "refusals-keep-no-values",
+        "erasure: refusals keep no values of events",
+        gives("refusals"),
+        SEALING,
+    ),
+    Mutant("sealed-can-be-read", "erasure: what is encrypted can be read", dropped, SEALING),
+    Mutant(
+        "destroyed-key-overwritten",
+        "erasure: the bytes of a destroyed key leave the disk",
+        dropped,
+        "tests/streams/jetstream/test_subject_keys.py",
+    ),
+    Mutant(
+        "encrypted-plan-not-logged",
+        "erasure: no log line has what people are asked",
+        without("1"),
+        ERASURE,
+    ),
+    Mutant(
+        "encrypting-stack-has-sealed-ports",
+        "erasure: a stack that encrypts does so for all that connect",
+        gives("ports"),
+        "tests/streams/jetstream/test_subject_keys.py",
+    ),
+    Mutant("open-work-is-not-erased", "erasure: open work is not erased", never, ERASURE),
+    Mutant("erasure-noted-first", "erasure: who erased what is noted", dropped, ERASURE),
+    Mutant(
+        "plain-events-overwritten",
+        "erasure: events of other programs are overwritten",
+        dropped,
+        ERASURE,
     ),
 )

@@ -110,7 +110,9 @@ class ChildrenCollector:
         step = children.performed(announced, child)
         if len(memoryview(step.result)) <= KEPT_BYTES_MAX:  # guard: large-child-result-stored
             return step
-        stored = await results.store(self.context.ports.objects, step.result)
+        assert announced.child is not None, "it announces a child"
+        about = self.context.ports.stack.episode(announced.child.episode_id)
+        stored = await results.store(self.context.ports.objects, step.result, about=about)
         return replace(step, result=NOTHING, stored=stored)
 
 

@@ -24,10 +24,13 @@ REMEDY: Final = (
 )
 
 
-async def store(objects: ObjectStore, result: msgspec.Raw) -> StoredResult:
-    """Put `result` into the object store, and return what refers to it."""
+async def store(objects: ObjectStore, result: msgspec.Raw, *, about: str) -> StoredResult:
+    """Put `result` into the object store, and return what refers to it.
+
+    `about` is the subject of the episode on the log.
+    """
     data = bytes(result)
-    return StoredResult(digest=await objects.put(data), size_bytes=len(data))
+    return StoredResult(digest=await objects.put(data, about=about), size_bytes=len(data))
 
 
 async def fetch(objects: ObjectStore, stored: StoredResult) -> msgspec.Raw:
@@ -41,10 +44,10 @@ async def fetch(objects: ObjectStore, stored: StoredResult) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
-async def fetch_again(objects: ObjectStore, stored: StoredResult) -> msgspec.Raw:
+async def fetch_again(objects: ObjectStore, stored: StoredResult, *, about: str) -> msgspec.Raw:
     """Return a result as `fetch` does, and have it kept for as long as a new one."""
     result = await fetch(objects, stored)
-    await objects.put(bytes(result))  # guard: used-result-lives-longer
+    await objects.put(bytes(result), about=about)  # guard: used-result-lives-longer
     return result
 
 

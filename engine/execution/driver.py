@@ -147,6 +147,7 @@ class EpisodeTurns:
     def __post_init__(self) -> None:
         self.context = context = self.parts.context
         self.opened = self.attempt.opened
+        self.about = context.ports.stack.episode(self.opened.episode_id)
         self.clock = clock = context.clock
         self.waits_for_people = self.opened.mode is Mode.LIVE
         """Whether approvals, waits and sleeps are real; a dry run answers them itself."""
@@ -311,7 +312,7 @@ class EpisodeTurns:
             return KeptJson(json=shown)
         if size > MESSAGES_BYTES_MAX:  # guard: kept-messages-max
             return None
-        put = partial(results.store, self.context.ports.objects, shown)
+        put = partial(results.store, self.context.ports.objects, shown, about=self.about)
         stored = await self._if_there(put)
         return KeptJson(was_away=True) if stored is None else KeptJson(stored=stored)
 
@@ -443,7 +444,8 @@ class EpisodeTurns:
 
     async def fetch(self, stored: StoredResult) -> msgspec.Raw:
         """Return a result from the object store; fails the episode if it is not there any more."""
-        fetch = partial(results.fetch_again, self.context.ports.objects, stored)
+        objects = self.context.ports.objects
+        fetch = partial(results.fetch_again, objects, stored, about=self.about)
         return await self.wall.paused_while(fetch)
 
     async def block(
@@ -552,7 +554,8 @@ class EpisodeTurns:
 
     async def _stored(self, performed: Performed) -> Performed:
         """Return a step without its result, once the object store has that."""
-        store = partial(results.store, self.context.ports.objects, performed.result)
+        objects = self.context.ports.objects
+        store = partial(results.store, objects, performed.result, about=self.about)
         stored = await self.wall.paused_while(store)
         return replace(performed, result=NOTHING, stored=stored)
 

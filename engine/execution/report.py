@@ -97,5 +97,6 @@ class FindingReports:
         if len(memoryview(step.result)) <= KEPT_BYTES_MAX:
             return step
         objects = self.applier.ports.objects
-        stored = await call(partial(results.store, objects), step.result)
+        about = self.applier.ports.stack.episode(self.opened.episode_id)
+        stored = await call(partial(results.store, objects, about=about), step.result)
         return replace(step, result=NOTHING, stored=stored)

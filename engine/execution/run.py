@@ -432,7 +432,8 @@ class EpisodeExecution:
         if self._episode.status is Status.BLOCKED:
             # guard: blocked-served-by-next-call
             await WaitRegistry(self._context).register(self._attempt.opened)
-            _report_block(self._attempt.opened, self._episode)
+            encrypts = self._context.ports.encrypts
+            _report_block(self._attempt.opened, self._episode, encrypts=encrypts)
         else:
             await self._conclusion.leave(progress, version=self._journal.version)
 
@@ -509,8 +510,8 @@ def _line_of(detail: str) -> dict[str, str]:
     return {"at": f"{Path(file).name}:{line}, in {function}"}
 
 
-def _report_block(opened: EpisodeOpened, episode: Episode) -> None:
-    """Log what people or programs are to answer."""
+def _report_block(opened: EpisodeOpened, episode: Episode, *, encrypts: bool) -> None:
+    """Log what people or programs are to answer; without contents, if the stack encrypts them."""
     blocked = episode.blocked
     if blocked is not None and blocked.parked is not None:
         log.warning(
@@ -523,7 +524,8 @@ def _report_block(opened: EpisodeOpened, episode: Episode) -> None:
     if blocked is None or (blocked.wait is not None and not blocked.wait.ref):
         return  # A sleep ends by itself.
     what = blocked.wait.ref if blocked.wait is not None else ""
-    if (asked := blocked.approval) is not None:  # As `vigil inbox` shows it.
+    # guard: encrypted-plan-not-logged
+    if (asked := blocked.approval) is not None and not encrypts:  # As `vigil inbox` shows it.
         what = asked.summary or bytes(asked.plan)[:PLAN_BYTES_MAX].decode(errors="ignore")
     log.info(
         "episode waits",

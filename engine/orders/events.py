@@ -15,6 +15,7 @@ from streams.model.events import (
     BreakerReset,
     HoldAdded,
     HoldRemoved,
+    KindsEncrypted,
     LayoutSet,
     LoginRequired,
     LoginWaived,
@@ -23,6 +24,7 @@ from streams.model.events import (
     OrderEvent,
     RetentionDeclared,
     RowsCut,
+    SubjectErased,
 )
 
 _NAMES: Final[Mapping[type[OrderEvent], str]] = {
@@ -38,6 +40,8 @@ _NAMES: Final[Mapping[type[OrderEvent], str]] = {
     RowsCut: "retention.rows_cut",
     HoldAdded: "retention.hold_added",
     HoldRemoved: "retention.hold_removed",
+    KindsEncrypted: "subject.kinds_encrypted",
+    SubjectErased: "subject.erased",
 }
 
 

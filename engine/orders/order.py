@@ -9,6 +9,8 @@ login                           LoginRequired, LoginWaived   LoginOrder: looked 
 retention, retention.<actor>    RetentionDeclared            RetentionOrder: read before each run
 cuts                            RowsCut                      CutOrder: rows, by the projector
 hold.<kind>.<held>              HoldAdded, HoldRemoved       HoldOrder: rows, and read before runs
+encrypted                       KindsEncrypted               EncryptionOrder: carried out already
+erased.<subject of data>        SubjectErased                ErasureOrder: carried out by its giver
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from streams.model.events import (
     BreakerReset,
     HoldAdded,
     HoldRemoved,
+    KindsEncrypted,
     LayoutSet,
     LoginRequired,
     LoginWaived,
@@ -48,12 +51,19 @@ from streams.model.events import (
     OrderEvent,
     RetentionDeclared,
     RowsCut,
+    SubjectErased,
 )
 from streams.model.retention import HoldKind, RetentionCut
 from streams.ports.log import Recorded
 
 LAYOUT: Final = "layout"
 """The key of what was ordered of the layout."""
+
+ENCRYPTED: Final = "encrypted"
+"""The key of what was ordered of kinds of subjects."""
+
+ERASED: Final = "erased"
+"""Begins the keys of what was ordered of subjects of data."""
 
 _EVENTS: Final = get_args(OrderEvent)
 
@@ -99,6 +109,19 @@ class HoldOrder(GivenOrder, frozen=True, kw_only=True):
     is_over: bool = True
 
 
+class EncryptionOrder(GivenOrder, frozen=True, kw_only=True):
+    """Of which kinds of subjects people have had data encrypted."""
+
+    kinds: tuple[str, ...] = ()
+
+
+class ErasureOrder(GivenOrder, frozen=True, kw_only=True):
+    """That people have had the data of a subject erased."""
+
+    key_id: str = ""
+    """Of the newest key that was destroyed for it; empty: none was."""
+
+
 Order: TypeAlias = (
     ModeOrder
     | PauseOrder
@@ -108,6 +131,8 @@ Order: TypeAlias = (
     | RetentionOrder
     | CutOrder
     | HoldOrder
+    | EncryptionOrder
+    | ErasureOrder
 )
 
 
@@ -130,6 +155,10 @@ def key_of(event: OrderEvent) -> str:
             return CUTS
         case HoldAdded(kind=what, held=held) | HoldRemoved(kind=what, held=held):
             return hold_key(what.value, held)
+        case KindsEncrypted():
+            return ENCRYPTED
+        case SubjectErased(subject=subject):
+            return f"{ERASED}.{subject}"
 
 
 def unordered(key: str) -> Order:
@@ -149,6 +178,10 @@ def unordered(key: str) -> Order:
             return CutOrder()
         case kind if kind == HOLDS:
             return HoldOrder()
+        case kind if kind == ENCRYPTED:
+            return EncryptionOrder()
+        case kind if kind == ERASED:
+            return ErasureOrder()
         case _:
             return LayoutOrder()
 
@@ -170,6 +203,11 @@ def decide(order: Order, event: OrderEvent) -> tuple[OrderEvent, ...]:
             changes = order.partitions != partitions  # guard: repeated-move-noted-once
         case LoginOrder(), LoginRequired() | LoginWaived():
             changes = order.is_required is not isinstance(event, LoginRequired)
+        case EncryptionOrder(), KindsEncrypted(kinds=kinds):
+            changes = order.kinds != kinds
+        case ErasureOrder(), SubjectErased(key_id=key_id):
+            # Repeated after it was done, there is no key, and all was said.
+            changes = not order.order_no or key_id not in {"", order.key_id}
         case _:
             changes = _changes_retention(order, event)
     return (event,) if changes else ()
@@ -199,10 +237,8 @@ def evolve(order: Order, event: OrderEvent, *, at: datetime, id: str) -> Order:
         case ModeOrder(), NodeModeUnset(actor_id=actor):
             others = {each: mode for each, mode in order.actors.items() if each != actor}
             order = replace(order, actors=others)
-        case PauseOrder(), ActorPaused():
-            order = replace(order, is_over=False)
-        case PauseOrder(), ActorResumed():
-            order = replace(order, is_over=True)
+        case PauseOrder(), ActorPaused() | ActorResumed():
+            order = replace(order, is_over=isinstance(event, ActorResumed))
         case BreakerOrder(), BreakerReset():
             order = replace(order, newest=id)
         case LayoutOrder(), LayoutSet(partitions=partitions):
@@ -210,12 +246,12 @@ def evolve(order: Order, event: OrderEvent, *, at: datetime, id: str) -> Order:
         case LoginOrder(), LoginRequired() | LoginWaived():
             order = replace(order, is_required=isinstance(event, LoginRequired))
         case _:
-            order = _evolve_retention(order, event)
+            order = _evolve_rest(order, event)
     number = order.order_no + 1
     return replace(order, order_no=number, by=event.by, reason=event.reason, at=at)
 
 
-def _evolve_retention(order: Order, event: OrderEvent) -> Order:
+def _evolve_rest(order: Order, event: OrderEvent) -> Order:
     match order, event:
         case RetentionOrder(), RetentionDeclared(kept_s=kept_s):
             return replace(order, kept_s=kept_s)
@@ -224,6 +260,10 @@ def _evolve_retention(order: Order, event: OrderEvent) -> Order:
         case HoldOrder(), HoldAdded(kind=what, held=held) | HoldRemoved(kind=what, held=held):
             is_over = isinstance(event, HoldRemoved)
             return replace(order, kind=what, held=held, is_over=is_over)
+        case EncryptionOrder(), KindsEncrypted(kinds=kinds):
+            return replace(order, kinds=kinds)
+        case ErasureOrder(), SubjectErased(key_id=key_id):
+            return replace(order, key_id=key_id or order.key_id)
         case _:
             return order
 

@@ -65,7 +65,8 @@ class HistoryLog:
             return live
         past = await self._past(kind, key)
         ours = {each.commit.id for each in live}
-        before = [parse_commit(each) for each in past if identity(each) not in ours]
+        kept = [parse_commit(each) for each in past if identity(each) not in ours]
+        before = await self._log.opened(kept)  # guard: archived-commit-decrypted
         # It may have been at another subject, when the stack had other partitions.
         return [*(msgspec.structs.replace(each, subject=subject) for each in before), *live]
 
@@ -90,6 +91,10 @@ class HistoryLog:
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """See `EventLog.head`."""
         return await self._log.head(stream, partition=partition)
+
+    async def opened(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
+        """See `EventLog.opened`."""
+        return await self._log.opened(records)
 
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
@@ -210,6 +215,8 @@ class _HistoryFollower:
         self._ports, self._reader, self._live, self._opened = ports, reader, live, opened
         self._head = head
         self._waiting: deque[RawMessage] = deque()
+        self._taken: list[Recorded] = []
+        """Kept until it is decrypted: a key that cannot be asked for loses none."""
         self._follower: Follower | None = None
         self._position = reader.position
 
@@ -222,7 +229,7 @@ class _HistoryFollower:
 
     async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
         """See `Follower.receive`."""
-        if self._follower is None and not self._waiting:
+        if self._follower is None and not self._waiting and not self._taken:
             messages = await self._reader.read()
             if messages is None:
                 await self._go_live()
@@ -230,16 +237,17 @@ class _HistoryFollower:
                 self._waiting.extend(messages)
         if self._follower is not None:
             return await self._follower.receive(most=most, wait_s=wait_s)
-        taken: list[Recorded] = []
-        while self._waiting and len(taken) < most:
+        while self._waiting and len(self._taken) < most:
             try:
-                taken.append(parse_commit(self._waiting[0]))
+                self._taken.append(parse_commit(self._waiting[0]))
             except UnreadableEvent:
-                if taken:
+                if self._taken:
                     break
                 raise
             self._position = self._waiting.popleft().seq
-        return taken
+        opened = await self._ports.log.opened(self._taken)
+        self._taken = []
+        return opened
 
     async def _go_live(self) -> None:
         part, position = self._reader.part, self._reader.position

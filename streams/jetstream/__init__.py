@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streams.jetstream.connection.settings import GroupSettings, LinkSettings
     from streams.jetstream.ports.configs import Contradiction
+    from streams.jetstream.setup.kinds import add_kinds, read_kinds
     from streams.jetstream.setup.losses import (
         FoundLosses,
         accept_losses,
         find_losses,
         remove_marks,
     )
-    from streams.jetstream.setup.ports import connect, inspect, uncompress
+    from streams.jetstream.setup.ports import connect, connect_encrypted, inspect, uncompress
     from streams.jetstream.setup.setup import Inspection, StreamReport
 
 __all__ = [
@@ -34,9 +35,12 @@ __all__ = [
     "LinkSettings",
     "StreamReport",
     "accept_losses",
+    "add_kinds",
     "connect",
+    "connect_encrypted",
     "find_losses",
     "inspect",
+    "read_kinds",
     "remove_marks",
     "uncompress",
 ]
@@ -49,17 +53,19 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from streams.jetstream.connection.settings import GroupSettings, LinkSettings
         from streams.jetstream.ports.configs import Contradiction
+        from streams.jetstream.setup.kinds import add_kinds, read_kinds
         from streams.jetstream.setup.losses import (
             FoundLosses,
             accept_losses,
             find_losses,
             remove_marks,
         )
-        from streams.jetstream.setup.ports import connect, inspect, uncompress
+        from streams.jetstream.setup.ports import connect, connect_encrypted, inspect, uncompress
         from streams.jetstream.setup.setup import Inspection, StreamReport
 
         public = (Contradiction, GroupSettings, Inspection, LinkSettings, StreamReport)
         of_losses = (FoundLosses, accept_losses, find_losses, remove_marks)
-        named = (*public, *of_losses, connect, inspect, uncompress)
+        of_kinds = (add_kinds, connect_encrypted, read_kinds)
+        named = (*public, *of_losses, *of_kinds, connect, inspect, uncompress)
         globals().update({each.__name__: each for each in named})
         return globals()[name]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 
 from streams.clock import Clock
 from streams.errors import RevisionConflict
 from streams.memory.watch import MemoryWatch, Watchers
 from streams.ports.bucket import BucketEntry, require_ttl
+from streams.ports.subject_keys import KEY_BYTES, SubjectKey
 
 
 class MemoryBucket:
@@ -113,3 +115,31 @@ class MemoryBucket:
         entry = BucketEntry(key=key, value=value, revision=self._revision)
         self._watchers.tell(entry)
         return entry
+
+
+class MemorySubjectKeys:
+    """See `streams.ports.subject_keys.SubjectKeys`. Its keys are no secret: nothing is random."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, SubjectKey] = {}
+        self._numbers = count(1)
+
+    async def get(self, name: str) -> SubjectKey | None:
+        """See `SubjectKeys.get`."""
+        return self._keys.get(name)
+
+    async def make(self, name: str) -> SubjectKey:
+        """See `SubjectKeys.make`."""
+        if name not in self._keys:
+            number = next(self._numbers)
+            secret = number.to_bytes(KEY_BYTES, "big")
+            self._keys[name] = SubjectKey(id=f"key{number}", secret=secret)
+        return self._keys[name]
+
+    async def destroy(self, name: str) -> SubjectKey | None:
+        """See `SubjectKeys.destroy`."""
+        return self._keys.pop(name, None)
+
+    async def names(self) -> Sequence[str]:
+        """See `SubjectKeys.names`."""
+        return sorted(self._keys)

@@ -67,6 +67,10 @@ class MemoryLog:
         """See `EventLog.head`."""
         return self._partition(stream, partition).last_seq
 
+    async def opened(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
+        """See `EventLog.opened`."""
+        return records
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

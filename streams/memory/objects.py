@@ -20,7 +20,7 @@ class MemoryObjects:
         self._objects: dict[str, bytes] = {}
         self._put_at: dict[str, datetime] = {}
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes, *, about: str = "") -> str:  # noqa: ARG002 - of ports above
         """See `ObjectStore.put`."""
         digest = digest_of(data)
         self._objects[digest], self._put_at[digest] = data, self._clock.now()

@@ -8,11 +8,13 @@ from typing import TypeAlias
 import msgspec
 
 from streams.json import NOTHING
+from streams.model.sealed import Sealed
 from streams.model.workflows import ResumeHow
 
 
 class _Tagged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    pass
+    sealed: Sealed | None = None
+    """The command with its contents, encrypted; None: it has all."""
 
 
 class Start(_Tagged, frozen=True, kw_only=True, tag="start@1"):

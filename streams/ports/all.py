@@ -40,3 +40,5 @@ class Ports:
     """What models answer, while they do."""
     states: StreamStates
     """How the streams themselves are."""
+    encrypts: bool = False
+    """Whether contents of some subjects are encrypted, and stand nowhere in the open: in no log."""

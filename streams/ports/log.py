@@ -21,6 +21,7 @@ import msgspec
 
 from streams.layout import Kind, Stream
 from streams.model.events import LogEvent
+from streams.model.sealed import Sealed
 
 START: Final = 0
 """As a version: the aggregate does not exist yet. As a position: the log's beginning."""
@@ -36,6 +37,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[LogEvent, ...]
     trace: str = ""
     """W3C `traceparent` of the span that decided it; empty when nobody traces."""
+    sealed: Sealed | None = None
+    """The events with their contents, encrypted; `events` have none then. None: they have all."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +115,9 @@ class EventLog(Protocol):
 
     async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """Return the sequence of the newest message in a partition; 0 when it never had one."""
+
+    async def opened(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
+        """Return what an archive has of this log as the log returns it: decrypted, where it is."""
 
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0

@@ -26,8 +26,12 @@ KEPT_SHARE: Final = 1 - REUSED_SHARE
 class ObjectStore(Protocol):
     """Bytes by digest. A stack has one."""
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes, *, about: str = "") -> str:
         """Keep `data` from now on, and return its SHA-256 in hex.
+
+        `about` is the subject of the episode that it is of; empty: it is of none. A stack that
+        encrypts what it has of the episode's subject keeps it encrypted, and returns the digest of
+        that.
 
         Repeating it is safe, and so are several puts of the same at a time. It is kept for at
         least nine tenths of the store's time.

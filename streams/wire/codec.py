@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,6 +11,7 @@ from streams.errors import UnreadableEvent, Unwritable
 from streams.json import UNDECODABLE
 from streams.model.commands import Command, WorkflowCommand
 from streams.model.events import LogEvent
+from streams.model.sealed import Sealed
 from streams.ports.log import Commit, Recorded
 
 _encoder = msgspec.json.Encoder()
@@ -21,14 +23,19 @@ _workflow_command_decoder: msgspec.json.Decoder[WorkflowCommand] = msgspec.json.
 )
 
 
-class _Body(msgspec.Struct, frozen=True):
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of a commit's message; its id and trace travel in headers."""
 
     at: datetime
     events: tuple[LogEvent, ...]
+    sealed: Sealed | None = None
 
 
 _decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
+
+_events_decoder: msgspec.json.Decoder[tuple[LogEvent, ...]] = msgspec.json.Decoder(
+    tuple[LogEvent, ...]
+)
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -42,7 +49,7 @@ def encode_commit(commit: Commit) -> bytes:
         Unwritable: an event has a value that JSON cannot express, or that its type does not allow.
     """
     try:
-        data = _encoder.encode(_Body(at=commit.at, events=commit.events))
+        data = _encoder.encode(_Body(at=commit.at, events=commit.events, sealed=commit.sealed))
         _decoder.decode(data)  # guard: written-can-be-read
     except (*UNDECODABLE, TypeError, OverflowError) as error:
         raise Unwritable(commit.id, detail=str(error)) from error
@@ -61,8 +68,26 @@ def decode_commit(
         body = _decoder.decode(data)
     except UNDECODABLE as error:
         raise UnreadableEvent(subject, seq=seq, detail=str(error)) from error
-    commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace)
+    commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace, sealed=body.sealed)
     return Recorded(subject=subject, seq=seq, commit=commit)
+
+
+def encode_events(events: Sequence[LogEvent]) -> bytes:
+    """Return events as JSON, which is then encrypted; raise `Unwritable` as `encode_commit` does.
+
+    It is read back, since a commit that is encrypted is not.
+    """
+    try:
+        data = _encoder.encode(events)
+        _events_decoder.decode(data)  # guard: sealed-can-be-read
+    except (*UNDECODABLE, TypeError, OverflowError) as error:
+        raise Unwritable("what is to be encrypted", detail=str(error)) from error
+    return data
+
+
+def decode_events(data: bytes) -> tuple[LogEvent, ...]:
+    """Return the events that `data` encodes; raise one of `UNDECODABLE` if it has others."""
+    return _events_decoder.decode(data)
 
 
 def encode_command(command: Command | WorkflowCommand) -> bytes:

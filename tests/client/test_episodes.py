@@ -150,7 +150,7 @@ async def test_a_tail_that_shows_no_answers_has_no_deltas(ports, pool, client):
 
 async def test_what_a_model_was_asked_is_told_under_full_debug_alone(ports, pool, client):
     version = AgentVersion(model="openai:gpt-5", instructions="be brief")
-    stored = await results.store(ports.objects, raw(version))
+    stored = await results.store(ports.objects, raw(version), about="")
     said = [{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "why?"}]}]
     kept = KeptPrompt(agent=KeptJson(stored=stored), messages=KeptJson(json=raw(said)))
     asked = StepRecorded(

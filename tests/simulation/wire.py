@@ -843,7 +843,7 @@ class WiredObjects:
 
     wire: Wire
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes, *, about: str = "") -> str:
         objects = self.wire.servers.ports.objects
         return await self.wire.surely("put an object", lambda: done(objects.put(data)))
 

@@ -59,6 +59,7 @@ from streams.model.events import (
     HoldAdded,
     HoldRemoved,
     IdentityLinked,
+    KindsEncrypted,
     LaneKept,
     LaneMoved,
     LayoutSet,
@@ -97,6 +98,7 @@ from streams.model.events import (
     StepAnnounced,
     StepKind,
     StepRecorded,
+    SubjectErased,
     TokenIssued,
     TokenRevoked,
 )
@@ -586,6 +588,21 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     "order.hold_removed@1": (
         HoldRemoved(kind=HoldKind.ACTOR, held="a", by="ada", reason="closed"),
         HoldRemoved(kind=HoldKind.EPISODE, held="e1", by="ada"),
+    ),
+    "order.kinds_encrypted@1": (
+        KindsEncrypted(kinds=("client_id", "order.patient"), by="ada", reason="new rules"),
+        KindsEncrypted(kinds=(), by="ada"),
+    ),
+    "order.subject_erased@1": (
+        SubjectErased(
+            subject="client_id/123",
+            key_id="0a1b2c3d4e5f6071",
+            key_digest="ab" * 32,
+            counts={"episodes": 3, "findings": 1},
+            by="ada",
+            reason="asked by mail",
+        ),
+        SubjectErased(subject="client_id/123", key_id="", key_digest="", by="ada"),
     ),
     "person.added@1": (
         PersonAdded(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from vigil.client.signals import SignalCalls
     from vigil.client.stack.costs import CostReport
     from vigil.client.stack.definitions import DefinitionCalls
+    from vigil.client.stack.erasure import ErasureCalls
     from vigil.client.stack.nodes import NodeCalls
     from vigil.client.stack.orders import OrderCalls
     from vigil.client.stack.people import PeopleCalls
@@ -340,6 +341,13 @@ class Client:
         from vigil.client.stack.nodes import NodeCalls
 
         return NodeCalls(self.connections)
+
+    @cached_property
+    def erasure(self) -> ErasureCalls:
+        """Encrypting data of subjects, and erasing them."""
+        from vigil.client.stack.erasure import ErasureCalls
+
+        return ErasureCalls(self.connections)
 
     @cached_property
     def orders(self) -> OrderCalls:

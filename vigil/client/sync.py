@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         Withdrawal,
     )
     from vigil.asking.episode_diff import EpisodeDiff
+    from vigil.asking.erasure import Erasure
     from vigil.asking.repairs.diagnosis import DoctorCheck
     from vigil.asking.repairs.losses import StackLosses
     from vigil.asking.repairs.recovery import RecoverReport
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
     from vigil.client.signals import SignalCalls
     from vigil.client.stack.costs import CostReport
     from vigil.client.stack.definitions import DefinitionCalls, DefinitionMoment
+    from vigil.client.stack.erasure import ErasureCalls
     from vigil.client.stack.nodes import NodeCalls, NodesView, StreamPosition
     from vigil.client.stack.orders import OrderCalls, OrderOutcome
     from vigil.client.stack.people import PeopleCalls, PersonRecord, SessionRecord
@@ -342,6 +344,11 @@ class SyncClient:
     def nodes(self) -> SyncNodeCalls:
         """Nodes and their modes: `vigil mode`."""
         return SyncNodeCalls(self._client.nodes, self._thread)
+
+    @cached_property
+    def erasure(self) -> SyncErasureCalls:
+        """Encrypting data of subjects, and erasing them."""
+        return SyncErasureCalls(self._client.erasure, self._thread)
 
     @cached_property
     def orders(self) -> SyncOrderCalls:
@@ -1711,6 +1718,52 @@ class SyncNodeCalls:
             NotFound: there was no order, and nobody knows the node or the actor.
         """
         return self._thread.run(self._calls.unset_mode(node, actor=actor, reason=reason, by=by))
+
+
+class SyncErasureCalls:
+    """The calls of `ErasureCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: ErasureCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def kinds(self) -> Sequence[str]:
+        """Return the kinds of subjects whose data are encrypted, such as `client_id`; none: off.
+
+        Raises:
+            Trouble: this client is on connections of somebody else, not on settings.
+        """
+        return self._thread.run(self._calls.kinds())
+
+    def encrypt(self, *kinds: str, reason: str = "", by: str | None = None) -> Sequence[str]:
+        """Encrypt what is written about subjects of more kinds; return all kinds.
+
+        Nodes, projectors and clients do so once they are started again. What was written before
+        stays as it is, and no kind is ever taken back.
+
+        Args:
+            kinds: as expectations have them in `subject_key`.
+
+        Raises:
+            Mistake: one of `kinds` cannot be one, or a text cannot be kept.
+        """
+        return self._thread.run(self._calls.encrypt(*kinds, reason=reason, by=by))
+
+    def erase(
+        self, subject: str, *, reason: str = "", dry_run: bool = False, by: str | None = None
+    ) -> Erasure:
+        """Destroy the key that all about a subject is encrypted with, such as `client_id/123`.
+
+        Whatever has it then reads as erased; ids, counts and states stay. After an interruption it
+        can be called again.
+
+        Args:
+            dry_run: destroy nothing, and return what there is.
+
+        Raises:
+            Mistake: nothing about such a subject is encrypted, work about it has not ended, or a
+                text cannot be kept.
+        """
+        return self._thread.run(self._calls.erase(subject, reason=reason, dry_run=dry_run, by=by))
 
 
 class SyncOrderCalls:

@@ -81,6 +81,10 @@ ENTRIES: Final = {
         "stack.archive", "The archive of the journal: run, list, verify, restore.", is_group=True
     ),
     "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
+    "encrypt": Listed(
+        "stack.erasure", "Encrypt data of kinds of subjects, so that they can be erased."
+    ),
+    "erase": Listed("stack.erasure", "Destroy the key of a subject's data: contents are gone."),
     "projections": Listed(
         "stack.projections", "The tables as a whole: status, rebuild, verify.", is_group=True
     ),

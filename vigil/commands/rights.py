@@ -83,6 +83,8 @@ NEEDED: Final[Mapping[str, Role]] = {
             "users require-login",
             "tokens issue",
             "tokens revoke",
+            "encrypt",
+            "erase",
         ),
         Role.ADMIN,
     ),

@@ -56,6 +56,10 @@ class MortalLog:
         """See `EventLog.head`."""
         return await self.log.head(stream, partition=partition)
 
+    async def opened(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
+        """See `EventLog.opened`."""
+        return await self.log.opened(records)
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

@@ -1934,7 +1934,7 @@ CREATE TABLE orders (
     change text NOT NULL CHECK (change IN (
         'mode_set', 'mode_unset', 'actor_paused', 'actor_resumed', 'breaker_reset', 'layout_set',
         'login_required', 'login_waived', 'retention_declared', 'rows_cut', 'hold_added',
-        'hold_removed'
+        'hold_removed', 'kinds_encrypted', 'subject_erased'
     )),
     node text,
     actor_id text,
@@ -1951,12 +1951,12 @@ COMMENT ON TABLE orders IS
     'What people ordered of a running stack, in order: modes, pauses, resets of circuit breakers, layouts, logins, retention.';
 COMMENT ON COLUMN orders.stack IS 'The stack that it belongs to.';
 COMMENT ON COLUMN orders.order_key IS
-    'What it is about: mode.NODE, pause.ACTOR, breaker.ACTOR.EXPECTATION, layout, login, retention, retention.ACTOR, cuts or hold.KIND.HELD.';
+    'What it is about: mode.NODE, pause.ACTOR, breaker.ACTOR.EXPECTATION, layout, login, retention, retention.ACTOR, cuts, hold.KIND.HELD, encrypted, or erased.SUBJECT.';
 COMMENT ON COLUMN orders.journal_seq IS
     'Sequence of its commit, in the state or in its partition of it.';
 COMMENT ON COLUMN orders.event_no IS 'Position within that commit, from 0.';
 COMMENT ON COLUMN orders.change IS
-    'mode_set, mode_unset, actor_paused, actor_resumed, breaker_reset, layout_set, login_required, login_waived, retention_declared, rows_cut, hold_added or hold_removed.';
+    'mode_set, mode_unset, actor_paused, actor_resumed, breaker_reset, layout_set, login_required, login_waived, retention_declared, rows_cut, hold_added, hold_removed, kinds_encrypted or subject_erased.';
 COMMENT ON COLUMN orders.node IS 'The node that it is about. NULL: none.';
 COMMENT ON COLUMN orders.actor_id IS
     'The actor that it is about. NULL: none, or every actor of the node.';

@@ -31,6 +31,9 @@ UNCOMPRESSING: Final = "vigil.uncompressing"
 """In the metadata of a stream that was compressed: ids of the servers that go on compressing it, as
 they have not been restarted since."""
 
+SEALED_KINDS: Final = "vigil.sealed"
+"""In the registry's metadata: the kinds of subjects whose data are encrypted, joined by spaces."""
+
 NS_PER_S: Final = 1_000_000_000
 
 _BUCKET: Final = "KV_"
@@ -138,6 +141,26 @@ def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
         _bucket(stack.gates_bucket(), settings, marker_s=GATES_MARKER_S),
         _objects(stack.object_store(), settings),
     ]
+
+
+def sealed_kinds_in(config: JsonObject) -> tuple[str, ...]:
+    """Return the kinds of subjects whose data a stack encrypts, by its registry's configuration."""
+    return tuple(str((config.get("metadata") or {}).get(SEALED_KINDS, "")).split())
+
+
+def kinds_of(stack: Stack, configs: Iterable[JsonObject]) -> tuple[str, ...]:
+    """Return the kinds among the configurations of all streams of `stack`."""
+    name = bucket_stream(stack.registry_bucket())
+    return next((sealed_kinds_in(each) for each in configs if each["name"] == name), ())
+
+
+def keys_bucket(stack: Stack, settings: LinkSettings) -> JsonObject:
+    """Return the bucket of the keys of subjects of data.
+
+    A deleted message is overwritten on the disk; one that a later one replaces, or a purge removes,
+    stays there until its block is written anew (measured with 2.15). So deletes are allowed.
+    """
+    return {**_bucket(stack.keys_bucket(), settings), "deny_delete": False}
 
 
 def partitioned(stack: Stack, settings: LinkSettings) -> list[JsonObject]:

@@ -108,6 +108,10 @@ class JetStreamLog:
         """See `EventLog.head`."""
         return await stored.newest_seq(self._link, self._stack.stream(stream, partition))
 
+    async def opened(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
+        """See `EventLog.opened`."""
+        return records
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

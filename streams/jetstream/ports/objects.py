@@ -62,7 +62,7 @@ class JetStreamObjects:
         self._link, self._name, self._stream = link, name, object_stream(name)
         self._publisher = Publisher(link)
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes, *, about: str = "") -> str:  # noqa: ARG002 - of ports above
         """See `ObjectStore.put`."""
         digest = digest_of(data)
         patience = Patience(self._link, f"object {digest}")

@@ -74,6 +74,7 @@ from streams.model.events.orders import (
     BreakerReset,
     HoldAdded,
     HoldRemoved,
+    KindsEncrypted,
     LayoutSet,
     LoginRequired,
     LoginWaived,
@@ -82,6 +83,7 @@ from streams.model.events.orders import (
     OrderEvent,
     RetentionDeclared,
     RowsCut,
+    SubjectErased,
 )
 from streams.model.events.outputs import (
     OutputApprovalGiven,

@@ -1,9 +1,11 @@
-"""What people order of a node, an actor, a breaker, the layout, logins, retention. Pure."""
+"""What people order: modes, pauses, breakers, layouts, logins, retention, encryption. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeAlias
+
+import msgspec
 
 from streams.model.modes import NodeMode
 from streams.model.retention import HoldKind, RetentionCut
@@ -90,6 +92,15 @@ class RetentionDeclared(Event, frozen=True, kw_only=True, tag="order.retention_d
     reason: str = ""
 
 
+class KindsEncrypted(Event, frozen=True, kw_only=True, tag="order.kinds_encrypted@1"):
+    """What is written about subjects of these kinds is encrypted, from the next start of a node."""
+
+    kinds: tuple[str, ...]
+    """All that are, those of earlier orders too."""
+    by: str
+    reason: str = ""
+
+
 class RowsCut(Event, frozen=True, kw_only=True, tag="order.rows_cut@1"):
     """What ended before these times leaves the tables, and does not come back."""
 
@@ -118,6 +129,24 @@ class HoldRemoved(Event, frozen=True, kw_only=True, tag="order.hold_removed@1"):
     reason: str = ""
 
 
+class SubjectErased(Event, frozen=True, kw_only=True, tag="order.subject_erased@1"):
+    """The key is destroyed that what was written about a subject of data is encrypted with.
+
+    It is noted before that is done: whoever was interrupted erases again.
+    """
+
+    subject: str
+    """Such as `client_id/123`."""
+    key_id: str
+    """Of the key; empty: there was none any more."""
+    key_digest: str
+    """SHA-256 of the key, in hex; empty as `key_id`."""
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
+    """Kind → how many have contents that are gone with it: episodes, findings, outputs…"""
+    by: str
+    reason: str = ""
+
+
 OrderEvent: TypeAlias = (
     NodeModeSet
     | NodeModeUnset
@@ -131,4 +160,6 @@ OrderEvent: TypeAlias = (
     | RowsCut
     | HoldAdded
     | HoldRemoved
+    | KindsEncrypted
+    | SubjectErased
 )

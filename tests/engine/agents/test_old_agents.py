@@ -428,7 +428,7 @@ class AwayAtFirst(MemoryObjects):
 
     is_there = False
 
-    async def put(self, data):
+    async def put(self, data, *, about=""):
         if not self.is_there:
             self.is_there = True
             await asyncio.sleep(3 * PUT_S)

@@ -569,7 +569,7 @@ async def ask_no() -> str:
 class Away(MemoryObjects):
     """A store that answers no put."""
 
-    async def put(self, data):
+    async def put(self, data, *, about=""):
         await asyncio.Event().wait()
 
 
@@ -586,7 +586,7 @@ async def test_an_object_store_that_is_away_holds_up_no_request(monkeypatch):
 class AwayAtFirst(MemoryObjects):
     """A store that refuses the first put."""
 
-    async def put(self, data):
+    async def put(self, data, *, about=""):
         self.put = super().put
         raise Unavailable("objects", detail="no quorum")
 

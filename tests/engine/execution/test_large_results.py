@@ -82,7 +82,7 @@ async def reader(ctx, trigger):
 class Gone:
     """An object store that has lost everything."""
 
-    async def put(self, data):
+    async def put(self, data, *, about=""):
         return digest_of(data)
 
     async def get(self, digest):
@@ -191,7 +191,7 @@ async def test_a_replay_has_a_result_kept_for_another_while(ports):
     puts = []
 
     class Counting(MemoryObjects):
-        async def put(self, data):
+        async def put(self, data, *, about=""):
             puts.append(len(data))
             return await super().put(data)
 

@@ -29,7 +29,7 @@ class Counting(MemoryObjects):
         super().__init__(clock)
         self.given = []
 
-    async def put(self, data):
+    async def put(self, data, *, about=""):
         self.given.append(data)
         return await super().put(data)
 
@@ -72,7 +72,7 @@ def test_an_object_is_kept_for_eight_tenths_of_a_day_after_it_was_named_last():
     puts: list[float] = []
 
     class Store(MemoryObjects):
-        async def put(self, data):
+        async def put(self, data, *, about=""):
             puts.append(clock.monotonic_s())
             return await super().put(data)
 

@@ -41,6 +41,8 @@ NEEDS_STOP: Final = "it works on the streams of a stopped stack"
 TAKES_LONG: Final = "it reads the whole journal, and takes as long"
 OF_ARCHIVE: Final = "the archive is where who runs the servers has put it"
 
+NEEDS_SERVERS: Final = "it works on the servers themselves, with their settings"
+
 NOT_REMOTE: Final[Mapping[str, str]] = {
     "demo": SERVES,
     "up": SERVES,
@@ -63,6 +65,8 @@ NOT_REMOTE: Final[Mapping[str, str]] = {
     "archive verify": OF_ARCHIVE,
     "archive cat": OF_ARCHIVE,
     "archive restore": OF_ARCHIVE,
+    "encrypt": NEEDS_SERVERS,
+    "erase": NEEDS_SERVERS,
     "users password": "passwords are no part of the API",
     "users require-login": OF_MACHINE,
     "login": OF_MACHINE,

@@ -1,0 +1,2 @@
+-- Lets Postgres use older segments of its log again.
+CHECKPOINT
