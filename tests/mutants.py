@@ -62,6 +62,8 @@ REBUILD_HISTORY: Final = "tests/projections/rebuild/test_history.py"
 REBUILD_LIMITS: Final = "tests/projections/rebuild/test_limits.py"
 REBUILD_RESUMED: Final = "tests/projections/rebuild/test_resume.py"
 REBUILD_VERIFIED: Final = "tests/projections/rebuild/test_verify.py"
+BACKUP: Final = "tests/streams/jetstream/test_backup.py"
+RESTORING: Final = "tests/acceptance/test_backup.py"
 ERASURE: Final = "tests/acceptance/test_erasure.py"
 SEALING: Final = "tests/streams/test_sealing.py"
 LOSSES: Final = "tests/streams/test_losses.py"
@@ -11782,5 +11784,34 @@ TABLE: Final[Sequence[Mutant]] = (
         "erasure: events of other programs are overwritten",
         dropped,
         ERASURE,
+    ),
+    Mutant("backup-names-no-other-folder", "backup: names lead nowhere else", never, BACKUP),
+    Mutant("backup-digest-compared", "backup: files are compared with digests", never, BACKUP),
+    Mutant(
+        "increment-on-whole-backup",
+        "backup: nothing is added to a damaged one",
+        dropped,
+        BACKUP,
+    ),
+    Mutant(
+        "increment-of-the-same-stream",
+        "backup: nothing is added to another stream of the name",
+        without("1"),
+        BACKUP,
+    ),
+    Mutant(
+        "read-stream-is-saved-again",
+        "backup: how far somebody has read is saved",
+        gives("False"),
+        BACKUP,
+    ),
+    Mutant("damaged-backup-restores-nothing", "backup: it is verified first", dropped, BACKUP),
+    Mutant("restored-streams-noted", "backup: a restored stack is no loss", dropped, RESTORING),
+    Mutant("restore-replaces-nothing", "backup: no stack is replaced unasked", never, BACKUP),
+    Mutant(
+        "restored-rows-begin-again",
+        "backup: rows begin again",
+        gives("{}"),
+        RESTORING,
     ),
 )

@@ -344,7 +344,7 @@ def test_what_the_engine_has_made_of_a_step_stays():
 
 
 async def test_what_nobody_could_read_again_is_not_encrypted(world):
-    bad = msgspec.structs.replace(step(), step_no="one")
+    bad = msgspec.structs.replace(step(), result=msgspec.Raw(b"{ no JSON"))
     with pytest.raises(Unwritable):
         await world.ports.log.append(
             STACK.episode(EPISODE), commit("c1", opened(), bad), after=START

@@ -81,6 +81,9 @@ ENTRIES: Final = {
         "stack.archive", "The archive of the journal: run, list, verify, restore.", is_group=True
     ),
     "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
+    "backup": Listed(
+        "repairs.backup", "Backups of a whole stack: create, verify, restore.", is_group=True
+    ),
     "encrypt": Listed(
         "stack.erasure", "Encrypt data of kinds of subjects, so that they can be erased."
     ),

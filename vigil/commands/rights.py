@@ -83,6 +83,8 @@ NEEDED: Final[Mapping[str, Role]] = {
             "users require-login",
             "tokens issue",
             "tokens revoke",
+            "backup create",
+            "backup restore",
             "encrypt",
             "erase",
         ),

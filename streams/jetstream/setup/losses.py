@@ -35,6 +35,7 @@ from streams.jetstream.setup.states import JetStreamStates
 from streams.keys import LOST, STREAMS, lost_key, published_key
 from streams.layout import PARTITIONED
 from streams.model.losses import (
+    FIRST_SEQ,
     GATES,
     Consent,
     KnownPast,
@@ -125,6 +126,18 @@ async def remove_marks(url: str, *, stack: Stack, settings: LinkSettings | None 
         which = {"filter": key_subject(bucket, f"{LOST}.>")}
         stream = bucket_stream(bucket)
         await api.ask(link, f"STREAM.PURGE.{stream}", which, about=stream)
+
+
+async def note_streams(link: Link, stack: Stack) -> None:
+    """Note the streams of `stack` as they are, whatever was noted before: they were restored."""
+    states = await _states(link, stack)
+    notes = {
+        part: KnownPast(
+            created=each.created, seq=each.last_seq, floor=max(FIRST_SEQ, each.first_seq)
+        )
+        for part, each in states.items()
+    }
+    await _write(link, stack, notes)
 
 
 async def forget_streams(link: Link, stack: Stack) -> None:

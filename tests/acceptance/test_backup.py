@@ -1,0 +1,126 @@
+"""A stack is backed up while it runs, is lost, and goes on from its backup."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+from tests.acceptance.cluster import Cluster, wait_until
+from tests.vigil.program import Vigil
+
+ENDED: Final = "select 1 from episodes where status = 'done'"
+
+ENDED_S_MAX: Final = 90.0
+
+FEW: Final = 60
+
+
+def vigil_of(cluster: Cluster, folder: Path, **more: str) -> Vigil:
+    servers = {"VIGIL_NATS_URL": cluster.nats_url, "VIGIL_POSTGRES_DSN": cluster.postgres.dsn}
+    return Vigil(folder, **servers, **more)
+
+
+def orders(first: int, last: int) -> dict[str, Any]:
+    return {f"e{n}": {"order": f"o{n}", "late_days": 9} for n in range(first, last)}
+
+
+def ordered(vigil: Vigil, *words: str) -> str:
+    done = vigil.run(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def lose_all(cluster: Cluster) -> None:
+    """Have the NATS server begin with nothing."""
+    cluster.nats.kill()
+    rmtree(cluster.directory / "nats" / "store")
+    cluster.nats.restart()
+
+
+async def kill_while_making(vigil: Vigil, kept: Path) -> None:
+    command = [*vigil.command, "backup", "create", str(kept)]
+    making = await asyncio.create_subprocess_exec(*command, env=vigil.environ, cwd=kept.parent)
+    await wait_until(lambda: any(kept.glob(".partial-*/*")), "it is being made", most_s=30)
+    making.kill()
+    await making.wait()
+
+
+def damage(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+
+
+async def test_a_stack_goes_on_from_an_incremental_backup_that_was_made_while_it_ran(
+    cluster, tmp_path
+):
+    vigil, kept = vigil_of(cluster, tmp_path), tmp_path / "backups"
+    node = await cluster.start("n1")
+    await cluster.publish("order.placed", orders(0, FEW))
+    await cluster.wait_at_least("select 1 from episodes", FEW // 3, most_s=ENDED_S_MAX)
+    full = vigil.ask("backup", "create", str(kept))
+    await cluster.publish("order.placed", orders(FEW, 2 * FEW))
+    await cluster.wait_at_least("select 1 from episodes", FEW + FEW // 3, most_s=ENDED_S_MAX)
+    made = vigil.ask("backup", "create", str(kept), "--incremental")
+    await cluster.wait_rows(ENDED, 2 * FEW, most_s=ENDED_S_MAX)
+    assert made["base"] == Path(full["folder"]).name
+    assert {each.stat().st_mode & 0o777 for each in kept.rglob("*") if each.is_file()} == {0o600}
+    rmtree(full["folder"])  # An increment is whole in itself.
+    assert "verified" in ordered(vigil, "backup", "verify", str(kept))
+
+    refused = vigil.run("backup", "restore", str(kept))
+    assert (refused.returncode, "is there" in refused.stderr) == (1, True), refused.stderr
+    node.kill()
+    lose_all(cluster)
+    assert "filled again" in ordered(vigil, "backup", "restore", str(kept))
+
+    # What was acknowledged before the cut ends, and each episode once.
+    await cluster.query("truncate vigil.episodes, vigil.findings")
+    await cluster.start("n1")
+    await cluster.wait_rows(ENDED, 2 * FEW, most_s=ENDED_S_MAX)
+    await cluster.wait_rows("select 1 from findings where status = 'active'", 2 * FEW, most_s=30)
+    await cluster.publish("order.placed", orders(0, 2 * FEW), id_header="ce-id")
+    await cluster.publish("order.placed", orders(2 * FEW, 2 * FEW + 1))
+    await cluster.wait_rows(ENDED, 2 * FEW + 1, most_s=ENDED_S_MAX)
+    [row] = await cluster.query("select count(*) as all, max(raise_no) as raises from findings")
+    assert (row["all"], row["raises"]) == (2 * FEW + 1, 1)
+    assert vigil.run("doctor").returncode == 0
+
+
+async def test_a_stack_that_has_moved_on_goes_back_to_its_backup(cluster, tmp_path):
+    vigil, kept = vigil_of(cluster, tmp_path), tmp_path / "backups"
+    node = await cluster.start("n1")
+    await cluster.publish("order.placed", orders(0, 3))
+    await cluster.wait_rows(ENDED, 3, most_s=ENDED_S_MAX)
+    ordered(vigil, "backup", "create", str(kept))
+    await cluster.publish("order.placed", orders(3, 9))
+    await cluster.wait_rows(ENDED, 9, most_s=ENDED_S_MAX)
+    assert node.stop() == 0
+
+    ordered(vigil, "backup", "restore", str(kept), "--replace", "--yes")
+    await cluster.query("truncate vigil.episodes, vigil.findings")
+
+    await cluster.start("n1")
+    await cluster.publish("order.placed", orders(9, 10))
+    await cluster.wait_rows(ENDED, 4, most_s=ENDED_S_MAX)
+    found = await cluster.query("select subject_id from episodes order by 1")
+    assert [each["subject_id"] for each in found] == ["o0", "o1", "o2", "o9"]
+
+
+async def test_a_backup_that_was_killed_is_none_and_a_damaged_one_is_refused(cluster, tmp_path):
+    vigil, kept = vigil_of(cluster, tmp_path), tmp_path / "backups"
+    await cluster.start("n1")
+    await cluster.publish("order.placed", orders(0, 5))
+    await cluster.wait_rows(ENDED, 5, most_s=ENDED_S_MAX)
+    await kill_while_making(vigil, kept)
+    if not any(kept.glob("2*")):
+        none = vigil.run("backup", "verify", str(kept))
+        assert (none.returncode, "no finished backup" in none.stderr) == (1, True)
+
+    made = vigil.ask("backup", "create", str(kept))
+    damage(Path(made["folder"], "journal.snapshot"))
+    for words in (("verify", str(kept)), ("restore", str(kept), "--replace", "--yes")):
+        refused = vigil.run("backup", *words)
+        assert (refused.returncode, "is damaged" in refused.stderr) == (1, True), refused.stderr
+    assert json.loads(vigil.run("episodes", "list", "--json").stdout), "nothing was deleted"
