@@ -179,6 +179,20 @@ async def test_nothing_is_wider_than_a_phone(browser, served, to):
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+CUT = """() => [...document.querySelectorAll('td.main > *, td .pill')]
+    .filter(each => each.scrollWidth > each.clientWidth + 1 && each.clientWidth)
+    .map(each => each.textContent)"""
+
+
+@pytest.mark.parametrize("to", ["/episodes", "/actors", "/events", "/findings", "/workflows"])
+async def test_no_name_in_a_list_is_cut_off_on_a_phone(browser, served, to):
+    async with paged(browser, viewport=PHONE, is_mobile=True, has_touch=True) as page:
+        await sign_in(page, served, to=to)
+        await expect(page.locator("tbody tr").first).to_be_visible()
+
+        assert await page.evaluate(CUT) == []
+
+
 async def test_without_scripts_all_works_but_the_moving(browser, served):
     async with paged(browser, java_script_enabled=False) as page:
         await sign_in(page, served, to="/episodes?status=failed")

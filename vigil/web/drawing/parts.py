@@ -228,7 +228,10 @@ def rows_of(
         tbody[
             (
                 tr(data_key=str(next(names, number)))[
-                    (td(class_=_class(cell))[value] for cell, value in zip(cells, row, strict=True))
+                    (
+                        td(class_=_class(cell), data_label=cell.is_number and cell.heading)[value]
+                        for cell, value in zip(cells, row, strict=True)
+                    )
                 ]
                 for number, row in enumerate(rows)
             )
