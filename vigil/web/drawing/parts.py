@@ -271,6 +271,23 @@ def fold(says: Node, *body: Node, key: str = "", is_open: bool = False) -> Eleme
     return details(data_key=key or None, open=is_open)[summary[says], body]
 
 
+COPY_CHARS_MAX: Final = 200_000
+"""Longest text that a page has to be copied."""
+
+
+def copied(says: str, text: str) -> Node:
+    """Return a text that people copy whole; None: it is too long for a page."""
+    if len(text) > COPY_CHARS_MAX:
+        return None
+    return fold(
+        says,
+        div(".copied")[
+            button(type="button", data_copy=True)["Copy"], pre(tabindex="0")[code[text]]
+        ],
+        key=f"copy {says}",
+    )
+
+
 def chips(asked: PageRequest, name: str, said: Iterable[tuple[str | None, str, object]]) -> Element:
     """Return links that set a filter: its value, the word, and how many rows there are."""
     now_set = asked.filter(name)

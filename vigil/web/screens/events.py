@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
@@ -26,10 +27,12 @@ from vigil.asking.would import WouldVerdicts
 from vigil.client import Client
 from vigil.client.page import Page
 from vigil.errors import Mistake, NotFound
+from vigil.printing.tables import as_json
 from vigil.web.drawing.parts import (
     Cell,
     act,
     card,
+    copied,
     episode_link,
     facts,
     field,
@@ -153,6 +156,11 @@ async def draw_why(client: Client, asked: PageRequest) -> Drawn:
                 ]
             ),
             "verdicts": verdicts(found, states, asked),
+            "copies": card(
+                "Copy it",
+                copied("As a command", shlex.join(["vigil", "events", "why", id_])),
+                copied("As JSON", as_json({"event_id": id_, "event": msgspec.to_builtins(found)})),
+            ),
             "ask": asking(id_),
         },
         up=("/events", "Events"),

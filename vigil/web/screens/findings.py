@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from projections.records import FindingEventRow, FindingRecord, FindingSummary, 
 from streams.model.findings import Severity
 from vigil.client import Client
 from vigil.client.page import FINDING_STATUSES, Page
+from vigil.printing.tables import as_json
 from vigil.web.drawing.graph import GraphNode, graph
 from vigil.web.drawing.icons import icon
 from vigil.web.drawing.parts import (
@@ -18,6 +20,7 @@ from vigil.web.drawing.parts import (
     act,
     card,
     chips,
+    copied,
     count,
     episode_link,
     facts,
@@ -342,7 +345,8 @@ def about(finding: FindingRecord, asked: PageRequest) -> Element:
         fold("Evidence", value(finding.evidence_refs), key="evidence")
         if finding.evidence_refs
         else None,
-        fold("As a command", value(f"vigil findings show {finding.finding_key}"), key="command"),
+        copied("As a command", shlex.join(["vigil", "findings", "show", finding.finding_key])),
+        copied("As JSON", as_json(finding)),
     )
 
 

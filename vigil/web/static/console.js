@@ -148,7 +148,7 @@
   document.addEventListener('click', async event => {
     const button = event.target.closest?.('[data-copy]');
     if (!button) return;
-    await navigator.clipboard?.writeText(button.dataset.copy);
+    await navigator.clipboard?.writeText(button.parentNode.querySelector('pre').textContent);
     say('Copied.');
   });
 

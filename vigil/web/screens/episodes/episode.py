@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import msgspec
 from htpy import (
     Element,
     Node,
@@ -30,11 +31,13 @@ from engine.people.identity import Role
 from projections.records import EpisodeRecord, EpisodeSummary, TimelineEntry, record_of
 from vigil.client import Client
 from vigil.printing.columns import error_of
+from vigil.printing.tables import as_json
 from vigil.web.drawing.charts import scale, track
 from vigil.web.drawing.icons import icon
 from vigil.web.drawing.parts import (
     act,
     card,
+    copied,
     count,
     episode_link,
     exact,
@@ -54,6 +57,7 @@ from vigil.web.drawing.parts import (
     when,
 )
 from vigil.web.screen import Drawn, PageRequest, Screen, address
+from vigil.web.screens.episodes.as_test import RepeatedOutput, as_test, why_not
 from vigil.web.screens.episodes.episodes import waiting_words
 from vigil.web.screens.episodes.waiting import (
     ActorQueue,
@@ -106,8 +110,9 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
             "actions": actions(episode, asked),
             "came": came_to(row, asked),
             "about": about(episode, asked),
+            "copies": await copies(client, episode, row, asked),
         },
-        side=("waits", "actions", "came", "about"),
+        side=("waits", "actions", "came", "about", "copies"),
         up=("/episodes", "Episodes"),
     )
 
@@ -400,7 +405,39 @@ def about(episode: EpisodeRecord, asked: PageRequest) -> Element:
         fold("Trigger, as it was", value(trigger)),
         fold("Budget", value(episode.budget)),
         fold("Labels", value(episode.metadata)) if episode.metadata else None,
-        fold("As a command", value(f"vigil episodes show {episode.episode_id}"), key="command"),
+    )
+
+
+async def copies(
+    client: Client, episode: EpisodeRecord, row: Mapping[str, object], asked: PageRequest
+) -> Element:
+    """Return an episode as what people paste elsewhere: a command, JSON, and a test."""
+    then = f" --at {asked.filter('at')}" if asked.at else ""
+    test: Node = p(".pad.muted")["A test is made of an episode as it is now."]
+    if asked.at is None:
+        steps = (await client.episodes.steps(episode.episode_id)).items
+        asked_for = await client.approvals.decided(episode_ids=[episode.episode_id], reverse=True)
+        decisions = [each for each in asked_for if each.kind == "episode"]
+        reason = why_not(episode, steps, decisions)
+        found = {
+            str(each["finding_key"]): str(each["severity"])
+            for each in _rows(row["findings"])
+            if each["status"] == "active"
+        }
+        outputs = msgspec.convert(_rows(row["outputs"]), list[RepeatedOutput])
+        test = (
+            p(".pad.muted")["No test can be made of it. ", reason]
+            if reason
+            else copied(
+                "As a test of vigil.testing",
+                as_test(episode, steps, decisions=decisions, findings=found, outputs=outputs),
+            )
+        )
+    return card(
+        "Copy it",
+        copied("As a command", f"vigil episodes show {episode.episode_id}{then}"),
+        copied("As JSON", as_json(row)),
+        test,
     )
 
 
