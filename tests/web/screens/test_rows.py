@@ -259,6 +259,13 @@ async def test_costs_are_summed_by_what_is_asked(read, by):
     assert "Requests 2" in page
 
 
+async def test_the_chart_marks_when_nodes_started_and_what_was_defined(read):
+    page = await read("/")
+
+    assert re.search(r"<title>[^<]*node shop-1 started, Vigil \d", page)
+    assert re.search(r"<title>[^<]*agent watch applied, revision 2", page)
+
+
 async def test_what_has_no_price_is_not_told_as_free(read):
     page = text_of(await read("/costs", by="episode"))
 

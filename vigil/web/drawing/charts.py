@@ -33,8 +33,8 @@ class Bar(NamedTuple):
     says: str
     amounts: Mapping[str, int]
     """Hue of the style sheet → how much."""
-    is_marked: bool = False
-    """Whether something was deployed then."""
+    mark: str = ""
+    """What was deployed then, in words; empty: nothing was."""
 
 
 def columns(bars: Sequence[Bar], label: str) -> Element:
@@ -56,9 +56,9 @@ def columns(bars: Sequence[Bar], label: str) -> Element:
                     height=f"{tall:.2f}%",
                 )[tip[bar.says]]
             )
-        if bar.is_marked:
+        if bar.mark:
             at = percent(number * wide)
-            drawn.append(line(".deploy", x1=at, x2=at, y1="0", y2="100%")[tip["Deployed"]])
+            drawn.append(line(".deploy", x1=at, x2=at, y1="0", y2="100%")[tip[bar.mark]])
     return svg(".columns", role="img", aria_label=label)[drawn]
 
 

@@ -67,7 +67,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         title="Overview",
         parts={
             "facts": figures(findings, counts, waiting, costs.total),
-            "chart": activity(spans, changes, since),
+            "chart": activity(spans, deploys(changes, nodes, since), since),
             "latest": lately(latest.items, asked, await read_queues(client, latest.items)),
             "findings": wrong(worst.items, asked),
             "nodes": running_nodes(nodes, positions, asked),
@@ -123,18 +123,40 @@ def figures(
     return facts([*said, ("Models, last day", spent and a(href="/costs")[spent])])
 
 
+def deploys(
+    changes: Sequence[DefinitionMoment], view: NodesView | None, since: datetime
+) -> list[tuple[datetime, str]]:
+    """Return what was deployed since then, and when: definitions, and nodes that are up.
+
+    When those started that are gone, nobody knows any more.
+    """
+    nodes = () if view is None else view.nodes
+    started = [
+        (each.since, f"node {each.node} started, Vigil {each.version or 'unknown'}")
+        for each in nodes
+        if each.since is not None and each.since >= since
+    ]
+    applied = [
+        (each.at, f"{each.kind} {each.definition_id} {each.change}, revision {each.revision}")
+        for each in changes
+    ]
+    return sorted([*applied, *started])
+
+
 def activity(
-    spans: Sequence[EpisodeSpan], changes: Sequence[DefinitionMoment], since: datetime
+    spans: Sequence[EpisodeSpan], deployed: Sequence[tuple[datetime, str]], since: datetime
 ) -> Element:
     """Return how many episodes started in each half hour of a day, by what became of them."""
     by_time = {each.since: each.counts for each in spans}
     begins = [since + timedelta(seconds=number * SPAN_S) for number in range(SPANS)]
-    deployed = {_span_of(each.at, since) for each in changes}
+    marks: dict[int, list[str]] = {}
+    for at, says in deployed:
+        marks.setdefault(_span_of(at, since), []).append(f"{at:%H:%M} UTC: {says}")
     bars = [
         Bar(
             _says(begin, by_time.get(begin, {})),
             {look(status).hue: number for status, number in _stacked(by_time.get(begin, {}))},
-            is_marked=number in deployed,
+            mark="\n".join(marks.get(number, ())),
         )
         for number, begin in enumerate(begins)
     ]
@@ -149,7 +171,7 @@ def activity(
             ],
         ],
         beside=f"{total:,} started"
-        + (f" · {len(changes)} changes of definitions" if changes else ""),
+        + (f" · {many(len(deployed), 'deploy')} marked" if deployed else ""),
     )
 
 
