@@ -10191,6 +10191,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/client/test_workflows.py",
     ),
     Mutant(
+        "latest-is-a-count",
+        "client: there is a limit to the latest events",
+        never,
+        "tests/client/test_events.py",
+    ),
+    Mutant(
         "equal-cause-would-not-fire",
         "what an event would do: an equal cause has fired already",
         never,

@@ -264,3 +264,19 @@ async def test_rules_are_tried_on_the_events_that_are_kept(client):
         await client.events.would(by_hand, since=since)
     with pytest.raises(Mistake, match="is past 2200-01-01"):
         await client.events.would(watch, since=datetime(2300, 1, 1, tzinfo=UTC))
+
+
+async def test_the_latest_events_are_those_that_were_published_last(ports, client):
+    for number in range(3):
+        await client.publish("page.seen", {"n": number}, id=f"e-{number}")
+    await client.publish("finding.raised", {}, id="of-the-engine")
+
+    found = await client.events.latest(limit=2)
+
+    assert [(each.id, each.name) for each in found] == [("e-2", "page.seen"), ("e-1", "page.seen")]
+
+
+@pytest.mark.parametrize("limit", [0, 501])
+async def test_there_is_a_limit_to_the_latest_events(client, limit):
+    with pytest.raises(Mistake, match="limit"):
+        await client.events.latest(limit=limit)

@@ -17,6 +17,7 @@ from streams.json import JsonObject
 from streams.layout import Stream
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import EVENT_BYTES_MAX, SINCE_MAX, DomainEvent
+from streams.public_events import PUBLIC_EVENTS
 from streams.subjects import Stack
 from streams.tokens import event_name, matches
 from streams.wire.messages import MESSAGE_ID_HEADER, StreamMessage, parse_event
@@ -60,6 +61,21 @@ class PublishReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Why no node hears it, in words; empty: one does, or nobody knows."""
     of_engine: str
     """That the engine publishes such an event itself, in words; empty: it does not."""
+
+
+LATEST_MAX: Final = 500
+"""How many of the newest messages are looked at for events that were published last."""
+
+
+class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that somebody has published."""
+
+    id: str
+    name: str
+    seq: int
+    """Stream sequence, from 1."""
+    at: datetime
+    """When the server stored it."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +234,31 @@ class EventCalls:
             if idle_s is not None and clock.monotonic_s() - came_s >= idle_s:
                 return
             await clock.sleep(LOOK_S)
+
+    async def latest(self, *, limit: int = 20) -> Sequence[PublishedEvent]:
+        """Return the events that were published last, the newest first, without their payloads.
+
+        Those that the engine publishes are left out, and so is what is no event: of the newest
+        500 messages.
+
+        Raises:
+            Mistake: there can be no such `limit`.
+        """
+        if not 1 <= limit <= LATEST_MAX:  # guard: latest-is-a-count
+            raise Mistake(f"limit: {limit!r} is not from 1 to {LATEST_MAX:,}")
+        async with self._connections.log(is_reading=True) as ports:
+            head = await ports.log.head(Stream.EVENTS)
+            after, found = max(head - LATEST_MAX, 0), list[PublishedEvent]()
+            while page := await ports.domain_events.page(after=after):
+                after = page[-1].seq
+                found += [
+                    PublishedEvent(id=each.id, name=each.name, seq=each.seq, at=each.at)
+                    for each in page
+                    if isinstance(each, DomainEvent) and each.name not in PUBLIC_EVENTS
+                ]
+                if after >= head:
+                    break
+        return found[::-1][:limit]
 
     async def why_unheard(self, name: str) -> str:
         """Return why no node hears the event `name`, in words; empty: one does, or nobody knows."""

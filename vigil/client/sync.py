@@ -114,7 +114,7 @@ if TYPE_CHECKING:
         ForkEachOutcome,
         NewestCount,
     )
-    from vigil.client.events import EventCalls, PublishReceipt
+    from vigil.client.events import EventCalls, PublishedEvent, PublishReceipt
     from vigil.client.findings import FindingCalls
     from vigil.client.outputs import OutputCalls
     from vigil.client.page import Page
@@ -1433,6 +1433,17 @@ class SyncEventCalls:
         return self._thread.iterate(
             self._calls.tail(*names, after=after, since=since, idle_s=idle_s)
         )
+
+    def latest(self, *, limit: int = 20) -> Sequence[PublishedEvent]:
+        """Return the events that were published last, the newest first, without their payloads.
+
+        Those that the engine publishes are left out, and so is what is no event: of the newest
+        500 messages.
+
+        Raises:
+            Mistake: there can be no such `limit`.
+        """
+        return self._thread.run(self._calls.latest(limit=limit))
 
     def why_unheard(self, name: str) -> str:
         """Return why no node hears the event `name`, in words; empty: one does, or nobody knows."""

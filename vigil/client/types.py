@@ -57,7 +57,7 @@ from vigil.asking.starting import StartedInstance
 from vigil.asking.would import EventsReplayed, WouldVerdicts
 from vigil.client.actors import ActorRecord, ActorSummary
 from vigil.client.episodes import EpisodeLog, EpisodeReceipt, EpisodeToCancel, ForkEachOutcome
-from vigil.client.events import PublishReceipt
+from vigil.client.events import PublishedEvent, PublishReceipt
 from vigil.client.page import Page
 from vigil.client.stack.costs import CostReport
 from vigil.client.stack.nodes import NodesView, StreamPosition
@@ -109,6 +109,7 @@ __all__ = [
     "Overrides",
     "Page",
     "PublishReceipt",
+    "PublishedEvent",
     "Reconciled",
     "RecoverReport",
     "Refusal",

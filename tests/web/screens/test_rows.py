@@ -147,6 +147,15 @@ async def test_why_an_event_did_not_fire_leads_to_what_held_it(read, client):
     assert f'href="/episodes/{begun.episode_id}"' in page
 
 
+async def test_an_event_that_nobody_watches_is_found_among_those_published_lately(read, client):
+    await client.publish("nobody.watches", {}, id="lost-1")
+
+    page = await read("/events")
+
+    assert 'href="/events/lost-1"' in page
+    assert "finding.raised" not in page.partition("Published lately")[2]
+
+
 async def test_an_event_that_nobody_watches_is_told_so(read):
     page = text_of(await read("/events/why", id="event-39"))
 

@@ -25,6 +25,7 @@ from streams.model.refusals import (
 )
 from vigil.asking.would import WouldVerdicts
 from vigil.client import Client
+from vigil.client.events import PublishedEvent
 from vigil.client.page import Page
 from vigil.errors import Mistake, NotFound
 from vigil.printing.tables import as_json
@@ -78,11 +79,39 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
+    published = await client.events.latest(limit=SHOWN)
     return Drawn(
         title="Events",
         beside=may_order(asked)
         and fragment[a(".btn", href="/publish")["Publish"], a(".btn", href="/fire")["Fire"]],
-        parts={"why": asking(), "filters": filters(asked), "list": list_of(asked, page)},
+        parts={
+            "why": asking(),
+            "filters": filters(asked),
+            "list": list_of(asked, page),
+            "latest": lately(published, asked),
+        },
+    )
+
+
+SHOWN: Final = 15
+"""How many of the events that were published last the page has."""
+
+
+def lately(events: Sequence[PublishedEvent], asked: PageRequest) -> Element:
+    """Return the events that were published last, each with a link to what became of it."""
+    if not events:
+        return card("Published lately", nothing("Nothing was published lately."))
+    return card(
+        "Published lately",
+        rows_of(
+            (Cell("Event", is_main=True), Cell("When", is_number=True)),
+            [
+                (titled(place("events", each.id), each.name, each.id), when(each.at, asked.now))
+                for each in events
+            ],
+            keys=[f"p{each.seq}" for each in events],
+        ),
+        beside="of whatever became of them",
     )
 
 
@@ -111,7 +140,7 @@ def filters(asked: PageRequest) -> Element:
 def list_of(asked: PageRequest, page: Page[RefusalSummary]) -> Element:
     """Return a page of events that did not fire an expectation."""
     if not page.items:
-        hint = "Events that an expectation does not watch at all are not listed: ask for one by id."
+        hint = "Events that no expectation watches are among those that were published lately."
         return card("Not fired", nothing(page.why_none or "No event was refused lately.", hint))
     return card(
         "Not fired, latest first",

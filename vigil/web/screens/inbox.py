@@ -35,6 +35,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     counts = await client.count_inbox(actor=actor, at=asked.at)
     return Drawn(
         title="Inbox",
+        beside=a(".btn", href="/decisions")["Who approved what"],
         parts={"filters": filters(asked, counts), "list": listed(asked, page)},
     )
 

@@ -12,10 +12,12 @@ from msgspec import Meta
 from engine.people.identity import Role
 from projections.records import RefusalSummary
 from vigil.client.client import Client
+from vigil.client.events import LATEST_MAX
 from vigil.client.types import (
     CommandOutcome,
     DomainEvent,
     EventVerdicts,
+    PublishedEvent,
     PublishReceipt,
     WouldVerdicts,
 )
@@ -64,6 +66,12 @@ class StreamedEvent(msgspec.Struct, frozen=True, kw_only=True):
     payload: dict[str, Any]
     seq: int
     at: datetime
+
+
+class LatestEvents(ApiRequest, frozen=True, kw_only=True):
+    """How many events."""
+
+    limit: Annotated[int, Meta(ge=1, le=LATEST_MAX)] = 20
 
 
 class WhyEvent(ApiRequest, frozen=True, kw_only=True):
@@ -157,6 +165,17 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         gives=StreamedEvent,
         call=_tail,
         is_stream=True,
+    ),
+    Operation(
+        name="events.latest",
+        method="GET",
+        path="/latest-events",
+        does="List the events that were published last, the newest first, without their payloads.",
+        role=Role.VIEWER,
+        scope=READ,
+        asks=LatestEvents,
+        gives=ListAnswer[PublishedEvent],
+        call=lambda client, asked, _: listed(client.events.latest(limit=asked.limit)),
     ),
     Operation(
         name="events.refusals",
