@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from projections.postgres.pool import Pool
 from projections.postgres.rebuild.pace import RebuildProgress
 from projections.postgres.rebuild.rebuild import (
-    Prune,
     RebuildOptions,
     RebuildReport,
     VerifyReport,
@@ -35,7 +34,6 @@ async def rebuilt(
     *,
     history: CommitHistory | None = None,
     told: list[RebuildProgress] | None = None,
-    prune: Prune | None = None,
     clock: Clock = CLOCK,
     **options: object,
 ) -> RebuildReport:
@@ -47,7 +45,6 @@ async def rebuilt(
         clock=clock,
         options=RebuildOptions(**options),
         tell=[].append if told is None else told.append,
-        prune=prune,
     )
 
 
@@ -56,7 +53,6 @@ async def verified(
     pool: Pool,
     *,
     told: list[RebuildProgress] | None = None,
-    prune: Prune | None = None,
     **options: object,
 ) -> VerifyReport:
     """Hold the rows of a stack against its log."""
@@ -67,7 +63,6 @@ async def verified(
         clock=CLOCK,
         options=RebuildOptions(**options),
         tell=[].append if told is None else told.append,
-        prune=prune,
     )
 
 
