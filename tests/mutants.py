@@ -11721,6 +11721,8 @@ TABLE: Final[Sequence[Mutant]] = (
         "retention: no hold comes too late for a slice",
         dropped,
         PRUNED_ROWS,
+    ),
+    Mutant(
         "commands-read-the-archive",
         "archive: commands read what is archived",
         gives("ports"),
@@ -11731,6 +11733,8 @@ TABLE: Final[Sequence[Mutant]] = (
         "archive: a hot window that is shorter than events last is noted",
         never,
         ARCHIVE_COMMANDS,
+    ),
+    Mutant(
         "engines-results-stay",
         "erasure: what the engine has made of a step stays",
         never,
