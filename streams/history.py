@@ -1,4 +1,4 @@
-"""The past of a stack as far as its streams have it."""
+"""The past of a stack as far as its log can read it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from streams.ports.log import Recorded
 
 
 class LogHistory:
-    """A `CommitHistory` of what is on the log, and of nothing that was purged."""
+    """A `CommitHistory` of what the ports read: with `with_history`, what was archived, too."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
     async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
         """See `CommitHistory.first_seq`."""
-        state = await self._ports.states.of(self._ports.stack.part(stream, partition))
-        return 1 if state is None else max(1, state.first_seq)
+        return await self._ports.log.first_seq(stream, partition=partition)
 
     async def head(self, stream: Stream, *, partition: int = 0) -> int:
         """See `CommitHistory.head`."""

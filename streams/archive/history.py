@@ -47,6 +47,7 @@ class HistoryLog:
 
     def __init__(self, ports: Ports, find: FindArchive) -> None:
         self._ports, self._find = ports, find
+        self._pages: dict[str, _SegmentPages] = {}
         self._log: EventLog = ports.log
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
@@ -96,10 +97,40 @@ class HistoryLog:
         """See `EventLog.opened`."""
         return await self._log.opened(records)
 
+    async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
+        """See `EventLog.first_seq`: that of the archive, if it has what is before the stream."""
+        first = await self._log.first_seq(stream, partition=partition)
+        opened = await self._archive_of(stream, partition, after=0) if first > 1 else None
+        if opened is None:
+            return first
+        archive, part, created = opened
+        names = await archive.names(part, created)
+        if not names:
+            return first
+        manifest = await archive.manifest(names[0])
+        return manifest.first_seq if manifest.follows else 1
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:
-        """See `EventLog.page`: of what is live."""
+        """See `EventLog.page`; without an archive, of what is live.
+
+        Raises:
+            NotInArchive: the archive ends before the stream begins.
+        """
+        first = await self._log.first_seq(stream, partition=partition)
+        opened = (
+            await self._archive_of(stream, partition, after=after) if after + 1 < first else None
+        )
+        if opened is not None:
+            archive, part, created = opened
+            pages = self._pages.get(part)
+            if pages is None or pages.position != after:
+                reader = _SegmentReader(archive, part, created, after)
+                pages = self._pages[part] = _SegmentPages(reader)
+            if found := await pages.take(up_to=up_to, most=most):
+                return await self._log.opened(found)
+            _require_joined(part, reached=pages.reached, first_seq=min(first, up_to + 1))
         return await self._log.page(
             stream, after=after, up_to=up_to, most=most, partition=partition
         )
@@ -135,6 +166,16 @@ class HistoryLog:
         async with AsyncExitStack() as opened:
             reader = _SegmentReader(archive, part, state.created, after)
             yield _HistoryFollower(self._ports, reader, live, opened, head=state.last_seq)
+
+    async def _archive_of(
+        self, stream: Stream, partition: int, *, after: int
+    ) -> tuple[Archive, str, str] | None:
+        """Return the archive that may have messages past `after`, and which stream they are of."""
+        part = self._ports.stack.part(stream, partition)
+        if stream is not Stream.JOURNAL or await self._archived(part) <= after:
+            return None
+        state, archive = await self._ports.states.of(part), await self._find()
+        return None if state is None or archive is None else (archive, part, state.created)
 
     async def _archived(self, part: str) -> int:
         """Return up to where the messages of a stream may be in an archive alone."""
@@ -200,6 +241,43 @@ class _SegmentReader:
         return True
 
 
+class _SegmentPages:
+    """Pages of the segments of one stream, one after the other."""
+
+    def __init__(self, reader: _SegmentReader) -> None:
+        self._reader = reader
+        self._waiting: deque[RawMessage] = deque()
+        self.position = reader.position
+        """The last one that was returned, or where it began."""
+
+    @property
+    def reached(self) -> int:
+        """Up to where the segments have been read."""
+        return self._reader.position
+
+    async def take(self, *, up_to: int, most: int) -> Sequence[Recorded]:
+        """Return the next commits up to `up_to`; none: no segment has more of them."""
+        if not self._waiting:
+            self._waiting.extend(await self._reader.read() or ())
+        taken: list[Recorded] = []
+        while self._waiting and len(taken) < most and self._waiting[0].seq <= up_to:
+            try:
+                taken.append(parse_commit(self._waiting[0]))
+            except UnreadableEvent:
+                if taken:
+                    break
+                raise
+            self.position = self._waiting.popleft().seq
+        return taken
+
+
+def _require_joined(part: str, *, reached: int, first_seq: int) -> None:
+    """Raise `NotInArchive` if there is something between the archive and the stream."""
+    if first_seq > reached + 1:  # guard: archive-reaches-the-stream
+        detail = f"it begins at {first_seq:,}, and the archive ends at {reached:,}"
+        raise NotInArchive(part, detail=f"{detail}; {_WHERE} that has what is between")
+
+
 class _HistoryFollower:
     """See `Follower`: segments, for as long as there are more, and then the stream."""
 
@@ -252,8 +330,6 @@ class _HistoryFollower:
     async def _go_live(self) -> None:
         part, position = self._reader.part, self._reader.position
         state = await self._ports.states.of(part)
-        # guard: archive-reaches-the-stream
-        if state is not None and state.first_seq > position + 1:
-            detail = f"it begins at {state.first_seq:,}, and the archive ends at {position:,}"
-            raise NotInArchive(part, detail=f"{detail}; {_WHERE} that has what is between")
+        if state is not None:
+            _require_joined(part, reached=position, first_seq=state.first_seq)
         self._follower = await self._opened.enter_async_context(self._live(position))

@@ -71,6 +71,10 @@ class MemoryLog:
         """See `EventLog.opened`."""
         return records
 
+    async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
+        """See `EventLog.first_seq`."""
+        return max(1, self._partition(stream, partition).first_seq)
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

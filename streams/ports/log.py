@@ -119,6 +119,12 @@ class EventLog(Protocol):
     async def opened(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
         """Return what an archive has of this log as the log returns it: decrypted, where it is."""
 
+    async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
+        """Return the first sequence that can be read; 1: nothing is missing at the beginning.
+
+        Without any messages, where the next one will be.
+        """
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

@@ -64,6 +64,10 @@ class SealedLog:
         """See `EventLog.head`."""
         return await self._log.head(stream, partition=partition)
 
+    async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
+        """See `EventLog.first_seq`."""
+        return await self._log.first_seq(stream, partition=partition)
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

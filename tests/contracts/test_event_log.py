@@ -426,6 +426,12 @@ async def test_pages_begin_just_past_a_position_and_end_with_the_last_asked_for(
     assert [record.seq for record in found] == [3, 4]
 
 
+async def test_a_whole_log_begins_with_the_first_sequence(ports, log, subject, home):
+    assert await log.first_seq(Stream.JOURNAL, partition=home) == 1
+    await append_all(ports, subject, 2)
+    assert await log.first_seq(Stream.JOURNAL, partition=home) == 1
+
+
 async def test_past_the_newest_commit_there_is_no_page(ports, log, subject, home):
     await append_all(ports, subject, 2)
     for after in (2, 7):

@@ -60,6 +60,10 @@ class MortalLog:
         """See `EventLog.opened`."""
         return await self.log.opened(records)
 
+    async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
+        """See `EventLog.first_seq`."""
+        return await self.log.first_seq(stream, partition=partition)
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

@@ -61,6 +61,8 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
 
     created: str
     """When it was made, as the server writes it. A stream made anew has another time."""
+    first_seq: int
+    """Of its oldest message; without any, where the next one will be, or 0."""
     newest_seq: int
     """Of the newest message that it ever had, or 0."""
     retention: str
@@ -199,6 +201,7 @@ async def extent(link: Link, stream: str) -> Extent:
         raise _refusal(stream, error) from error
     return Extent(
         created=info["created"],
+        first_seq=info["state"]["first_seq"],
         newest_seq=info["state"]["last_seq"],
         retention=info["config"]["retention"],
         replicas=info["config"].get("num_replicas", 1),

@@ -112,6 +112,11 @@ class JetStreamLog:
         """See `EventLog.opened`."""
         return records
 
+    async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
+        """See `EventLog.first_seq`."""
+        name = self._stack.stream(stream, partition)
+        return max(1, (await stored.extent(self._link, name)).first_seq)
+
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:

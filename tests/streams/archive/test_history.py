@@ -128,6 +128,47 @@ def test_without_its_archive_a_purged_journal_is_not_followed_from_its_beginning
     assert staged(scene) == [13, 14, 15, 16]
 
 
+async def paged(log, *, after=START, up_to=100, most=100):
+    """Return the sequences of all pages."""
+    seqs = []
+    while page := await log.page(Stream.JOURNAL, after=after, up_to=up_to, most=most):
+        assert len(page) <= most
+        seqs += [each.seq for each in page]
+        after = seqs[-1]
+    return seqs
+
+
+@pytest.mark.parametrize("after", [0, 1, 7, 11, 12, 13, 16])
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_pages_have_everything_once_and_in_order(after, most):
+    async def scene(stage: Stage):
+        await purged(stage)
+        log = log_of(stage)
+        assert await log.first_seq(Stream.JOURNAL) == 1
+        return await paged(log, after=after, most=most), await paged(log, after=2, up_to=5)
+
+    assert staged(scene) == ([*range(after + 1, 17)], [3, 4, 5])
+
+
+def test_without_its_archive_pages_begin_where_the_journal_does():
+    async def scene(stage: Stage):
+        await purged(stage)
+        log = with_history(stage.ports, finds(None)).log
+        return await log.first_seq(Stream.JOURNAL), await paged(log)
+
+    assert staged(scene) == (13, [13, 14, 15, 16])
+
+
+def test_pages_pass_over_nothing_between_archive_and_journal():
+    async def scene(stage: Stage):
+        await purged(stage)
+        log = log_of(stage, Archive(MemoryArchive(), stage.ports.stack))
+        return await paged(log)
+
+    with pytest.raises(NotInArchive):
+        staged(scene)
+
+
 def test_an_archive_of_nothing_is_noticed():
     async def scene(stage: Stage):
         await purged(stage)
