@@ -11824,4 +11824,28 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("{}"),
         RESTORING,
     ),
+    Mutant(
+        "held-once-rows-know",
+        "retention: nobody is told that something is held before the rows know it",
+        never,
+        "tests/client/test_retention.py",
+    ),
+    Mutant(
+        "failed-retention-told",
+        "doctor: what could not be let go is told",
+        never,
+        "tests/vigil/test_growth.py",
+    ),
+    Mutant(
+        "missed-retention-told",
+        "doctor: runs of retention that are missing are told",
+        never,
+        "tests/vigil/test_growth.py",
+    ),
+    Mutant(
+        "full-stream-told",
+        "doctor: a stream that is full soon is told",
+        never,
+        "tests/vigil/test_growth.py",
+    ),
 )

@@ -890,6 +890,12 @@ async def list_checkpoints(pool: Pool, stack: Stack) -> list[Row]:
     return await _rows(pool, "list_checkpoints", stack.name)
 
 
+async def measure_tables(pool: Pool, stack: Stack, *, since: datetime) -> Row:
+    """Return how large the tables are, and how many episodes a stack got since a time."""
+    (row,) = await _rows(pool, "measure_tables", stack.name, since)
+    return row
+
+
 async def list_lost_rows(
     pool: Pool, stack: Stack, *, kinds: Sequence[str], first_seq: int, last_seq: int, limit: int
 ) -> list[Row]:

@@ -19,7 +19,7 @@ WITHOUT_SCREEN = {
         "workflows deny", "workflows apply", "workflows disable", "dead requeue", "dead discard",
         "repartition", "uncompress", "users add", "users role", "users groups", "users password",
         "users remove", "users sign-out", "users require-login", "tokens issue", "tokens revoke",
-        "login", "logout", "whoami",
+        "login", "logout", "whoami", "retention hold add", "retention hold remove",
     ),
     "runs until it is stopped, and logs": (
         "demo", "up", "node", "project", "console", "mcp serve", "projections run",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from vigil.client.stack.people import PeopleCalls
     from vigil.client.stack.projections import ProjectionCalls
     from vigil.client.stack.repairs import RepairCalls
+    from vigil.client.stack.retention import RetentionCalls
     from vigil.client.stack.tokens import TokenCalls
     from vigil.client.workflows import WorkflowCalls
 
@@ -383,6 +384,13 @@ class Client:
         from vigil.client.stack.repairs import RepairCalls
 
         return RepairCalls(self.connections)
+
+    @cached_property
+    def retention(self) -> RetentionCalls:
+        """How long things are kept, and what is held: `vigil retention`."""
+        from vigil.client.stack.retention import RetentionCalls
+
+        return RetentionCalls(self.connections)
 
     @cached_property
     def signals(self) -> SignalCalls:

@@ -127,6 +127,12 @@ if TYPE_CHECKING:
     from vigil.client.stack.people import PeopleCalls, PersonRecord, SessionRecord
     from vigil.client.stack.projections import ProjectionCalls, ProjectionsView
     from vigil.client.stack.repairs import RepairCalls
+    from vigil.client.stack.retention import (
+        RetentionCalls,
+        RetentionHold,
+        RetentionOutcome,
+        RetentionView,
+    )
     from vigil.client.stack.tokens import NewToken, TokenCalls
     from vigil.client.workflows import WorkflowCalls
 
@@ -374,6 +380,11 @@ class SyncClient:
     def repairs(self) -> SyncRepairCalls:
         """Repairs by hand: `vigil doctor`, `recover`, `reconcile`."""
         return SyncRepairCalls(self._client.repairs, self._thread)
+
+    @cached_property
+    def retention(self) -> SyncRetentionCalls:
+        """How long things are kept, and what is held: `vigil retention`."""
+        return SyncRetentionCalls(self._client.retention, self._thread)
 
     @cached_property
     def signals(self) -> SyncSignalCalls:
@@ -2263,6 +2274,57 @@ class SyncRepairCalls:
             Trouble: this client is on connections of somebody else, not on settings.
         """
         return self._thread.run(self._calls.accept_losses(found, reason=reason, by=by))
+
+
+class SyncRetentionCalls:
+    """The calls of `RetentionCalls`, for programs that do not wait."""
+
+    def __init__(self, calls: RetentionCalls, thread: LoopThread) -> None:
+        self._calls, self._thread = calls, thread
+
+    def show(self) -> RetentionView:
+        """Return how long things are kept, what is held, what is over due, and the last run."""
+        return self._thread.run(self._calls.show())
+
+    def run(self, *, dry_run: bool = False, by: str | None = None) -> RetentionOutcome:
+        """Let go what is old now, and do not wait for the node that does so every hour.
+
+        Args:
+            dry_run: change nothing, and return what would be done.
+
+        Raises:
+            Trouble: a node is at it, or the rows do not show yet what the log has.
+        """
+        return self._thread.run(self._calls.run(dry_run=dry_run, by=by))
+
+    def hold(
+        self, kind: str, held: str, *, reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Hold something: nothing of it goes, however old it is, until it is released.
+
+        Args:
+            kind: `subject`, `actor` or `episode`.
+            held: the subject's id, the actor or the episode.
+
+        Raises:
+            Mistake: there is no such kind, or nothing can be called so.
+            Trouble: it is held, and the rows do not know that yet; call it again.
+        """
+        return self._thread.run(self._calls.hold(kind, held, reason=reason, by=by))
+
+    def release(
+        self, kind: str, held: str, *, reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Let go of what is held: it is kept for as long as everything else again.
+
+        Raises:
+            Mistake: there is no such kind, or nothing can be called so.
+        """
+        return self._thread.run(self._calls.release(kind, held, reason=reason, by=by))
+
+    def holds(self) -> Sequence[RetentionHold]:
+        """Return what is held, by whom and why."""
+        return self._thread.run(self._calls.holds())
 
 
 class SyncSignalCalls:

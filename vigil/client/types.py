@@ -13,7 +13,10 @@ from engine.operations.events.why_event import EventVerdicts
 from engine.operations.reconcile import Reconciled
 from engine.operations.replay import Frame
 from engine.orders.store import OrderDrift
+from engine.retention.step import StepReport
+from engine.retention.worker import RunReport
 from engine.workflows.instance import Instance
+from projections.postgres.prune import OldRows
 from projections.postgres.query_result import Row, Table
 from projections.records import (
     CostBy,
@@ -62,6 +65,7 @@ from vigil.client.page import Page
 from vigil.client.stack.costs import CostReport
 from vigil.client.stack.nodes import NodesView, StreamPosition
 from vigil.client.stack.orders import OrderOutcome
+from vigil.client.stack.retention import KeptTime, RetentionHold, RetentionOutcome, RetentionView
 
 __all__ = [
     "ActorRecord",
@@ -98,9 +102,11 @@ __all__ = [
     "Frame",
     "InboxItem",
     "Instance",
+    "KeptTime",
     "LogStrategy",
     "ModelPrompt",
     "NodesView",
+    "OldRows",
     "OrderDrift",
     "OrderOutcome",
     "OrderSummary",
@@ -114,10 +120,15 @@ __all__ = [
     "RecoverReport",
     "Refusal",
     "RegisteredDefinition",
+    "RetentionHold",
+    "RetentionOutcome",
+    "RetentionView",
     "Rollout",
     "Row",
+    "RunReport",
     "StackLosses",
     "StartedInstance",
+    "StepReport",
     "StepRow",
     "StreamPosition",
     "Table",

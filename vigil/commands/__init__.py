@@ -68,6 +68,7 @@ ENTRIES: Final = {
     ),
     "costs": Listed("stack.costs", "List what requests to models have cost, the dearest first."),
     "dead": Listed("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
+    "retention": Listed("stack.retention", "How long things are kept, and holds.", is_group=True),
     "recover": Listed(
         "repairs.repair", "Restart episodes and workflow instances that no node is running."
     ),

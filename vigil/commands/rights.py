@@ -56,6 +56,7 @@ NEEDED: Final[Mapping[str, Role]] = {
             "workflows cancel",
             "workflows apply",
             "workflows disable",
+            "retention run",
             "dead requeue",
             "dead discard",
         ),
@@ -74,6 +75,8 @@ NEEDED: Final[Mapping[str, Role]] = {
     ),
     **dict.fromkeys(
         (
+            "retention hold add",
+            "retention hold remove",
             "users add",
             "users role",
             "users groups",

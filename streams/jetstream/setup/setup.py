@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Final, cast
+
+import msgspec
 
 from streams.errors import Incompatible, NoSuchStack, Unavailable
 from streams.jetstream.connection.link import Link
@@ -62,6 +65,12 @@ class StreamReport:
     """Or is being uncompressed."""
     behind: tuple[str, ...] = ()
     """Servers whose replica lacks something, or that are away, in words."""
+    stored_bytes: int = 0
+    first_at: datetime | None = None
+    """When its oldest message was stored; None: it has none, or never had one."""
+    last_at: datetime | None = None
+    bytes_max: int | None = None
+    """Where it is full; None: it has no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,7 +371,7 @@ async def _report(link: Link, ours: JsonObject) -> StreamReport:
     info = await info_of(link, str(ours["name"]))
     if info is None:
         return StreamReport(name=ours["name"], exists=False)
-    theirs = info["config"]
+    theirs, state = info["config"], info["state"]
     return StreamReport(
         name=ours["name"],
         exists=True,
@@ -370,4 +379,14 @@ async def _report(link: Link, ours: JsonObject) -> StreamReport:
         replicas=theirs.get("num_replicas", 1),
         is_compressed=needs_change(theirs),
         behind=tuple(behind(info)),
+        stored_bytes=state["bytes"],
+        first_at=_time_in(state, "first_ts"),
+        last_at=_time_in(state, "last_ts"),
+        bytes_max=theirs["max_bytes"] if theirs.get("max_bytes", -1) > 0 else None,
     )
+
+
+def _time_in(state: JsonObject, name: str) -> datetime | None:
+    """Return a time in the state of a stream; an empty one has the year 1."""
+    at = msgspec.convert(state[name], datetime, strict=False)
+    return at if at.year > 1 else None

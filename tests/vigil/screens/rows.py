@@ -16,6 +16,9 @@ from engine.operations.events.why_event import EventVerdict, EventVerdicts
 from engine.operations.events.would_rule import WouldVerdict
 from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, LabVerdict
 from engine.operations.reconcile import Reconciled
+from engine.retention.step import StepReport
+from engine.retention.worker import RunReport
+from projections.postgres.prune import OldRows
 from projections.postgres.rebuild.rebuild import (
     RebuildReport,
     RowDifference,
@@ -47,6 +50,7 @@ from vigil.client.actors import ActorSummary, ExpectationSummary
 from vigil.client.stack.nodes import ActorPause, NodeSummary
 from vigil.client.stack.people import PersonRecord, SessionRecord
 from vigil.client.stack.projections import ProjectionStatus, ProjectionsView, RebuildLeft
+from vigil.client.stack.retention import KeptTime, RetentionHold, RetentionOutcome, RetentionView
 from vigil.commands.serving import mcp
 
 NOW: Final = datetime(2026, 11, 23, 17, 4, 30, tzinfo=UTC)
@@ -763,6 +767,35 @@ REBUILT: Final = RebuildReport(
     positions={"journal": 401_223},
     replaced_in="vigil_replaced_0f2c9a77d1e45b60_20261123160430000000",
     drop_at=before(hours=-23),
+)
+OLD_ROWS: Final = [
+    OldRows(
+        kind="episodes", actor_id="watcher", state="done", before=before(days=30), count=1_204,
+        stay={"subject web-1": 3, "an active finding": 1}, since=before(days=31),
+    ),
+    OldRows(
+        kind="dead_letters", actor_id="", state="", before=before(days=30), count=2,
+        since=before(days=33),
+    ),
+]  # fmt: skip
+KEPT_STACK: Final = RetentionView(
+    kept=[
+        KeptTime(what="done", actor_id=None, kept_s=30 * 86_400),
+        KeptTime(what="failed", actor_id=None, kept_s=120 * 86_400),
+        KeptTime(what="done", actor_id="audit", kept_s=3_650 * 86_400),
+    ],
+    holds=[
+        RetentionHold(kind="subject", held="web-1", since=before(days=2), by="ann", reason="case 7")
+    ],
+    cuts=[],
+    old=OLD_ROWS,
+    last=RunReport(at=before(minutes=12), by="vm-1", took_s=0.2, steps=[]),
+)
+RETENTION_RUN: Final = RetentionOutcome(
+    is_dry=True,
+    steps=[StepReport(step="rows", says="done of all before 2029-12-02 00:00")],
+    old=OLD_ROWS,
+    deleted={},
 )
 ANSWER: Final[Rows] = [
     {"actor_id": "capacity", "count": 2, "latest": before(hours=1)},

@@ -28,9 +28,9 @@ from vigil.commands.episodes import diff, replay, show
 from vigil.commands.people import tokens, users
 from vigil.commands.repairs import doctor, repair
 from vigil.commands.serving import lab, mcp
-from vigil.commands.stack import check, costs, mode, projections
+from vigil.commands.stack import check, costs, mode, projections, retention
 from vigil.printing import tables
-from vigil.printing.output import show_rows, show_table
+from vigil.printing.output import rows_of, show_rows, show_table
 
 FOLDER: Final = Path(__file__).parent
 WIDTHS: Final = (80, 120)
@@ -108,6 +108,9 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     ),
     "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
+    "retention show": lambda: retention.print_retention(rows.KEPT_STACK, now=NOW),
+    "retention hold list": lambda: retention.print_holds(rows_of(rows.KEPT_STACK.holds), now=NOW),
+    "retention run --dry-run": lambda: retention.print_run(rows.RETENTION_RUN, now=NOW),
     "costs": _costs,
     "users list": lambda: users.print_people(rows.PEOPLE, now=NOW),
     "users show ann": lambda: users.print_person(

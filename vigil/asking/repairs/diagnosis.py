@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -16,12 +16,16 @@ from engine.cluster.nodes import NodeInfo
 from engine.orders.store import find_drifts
 from engine.reactor.position import published
 from engine.reactor.reactor import followed
+from engine.retention.rules import cuts_at
+from engine.retention.store import read_state
+from engine.retention.worker import last_run
 from projections.errors import ProjectionError
 from projections.postgres.migrator import difference
 from projections.postgres.pool import Pool
 from projections.postgres.progress import PROJECTED, heads, known_positions
+from projections.postgres.prune import count_old
 from projections.postgres.queries import migrations
-from projections.postgres.reader import list_checkpoints, run_sql
+from projections.postgres.reader import list_checkpoints, measure_tables, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
@@ -35,7 +39,7 @@ from streams.subjects import Stack
 from vigil.archiving.settings import EVENTS_DAYS, ArchiveSpec, archive_in
 from vigil.asking import instances
 from vigil.asking.connect import connected, link_settings, pooled
-from vigil.asking.repairs import losses
+from vigil.asking.repairs import growth, losses
 from vigil.asking.rows import applied_migrations
 from vigil.asking.stack import GROUPS, MODES_MEAN, Rollout, read_stack, rollout_of
 from vigil.settings import Config, shown
@@ -79,6 +83,7 @@ _OF_NO_COMMITS: Final = frozenset({"claims", "refusals"})
 
 ARCHIVE_AGE_S_MAX: Final = 7 * 86_400
 """How long ago the archive may have run without a word about it, in seconds."""
+_WEEK: Final = timedelta(days=7)
 
 _CLOCK: Final = SystemClock()
 
@@ -116,6 +121,7 @@ async def examine(config: Config) -> list[DoctorCheck]:
         *of_rows,
         *await _look_at_instances(config),
         *of_archive,
+        *await _look_at_growth(config),
     ]
 
 
@@ -157,7 +163,7 @@ async def _look_at_log(config: Config) -> tuple[list[DoctorCheck], bool]:
     of_servers = look_at_servers(inspection.servers, copies=copies)
     of_losses = await look_at_losses(config)
     there = [each for each in inspection.streams if each.exists or not of_losses]
-    checks = [server, of_servers, *of_losses, *map(of_stream, there)]
+    checks = [server, of_servers, *of_losses, *map(of_stream, there), *growths_of(there)]
     is_whole = all(each.exists for each in inspection.streams)
     return checks, is_whole and all(check.status != "problem" for check in checks)
 
@@ -355,6 +361,35 @@ async def _look_at_instances(config: Config) -> list[DoctorCheck]:
         )
         for each in instances.by_workflow(rows)
     ]
+
+
+async def _look_at_growth(config: Config) -> list[DoctorCheck]:
+    """Return whether what is old goes, and how fast the rest grows. Without rows: of the log."""
+    async with connected(config, creates=False, is_reading=True) as ports:
+        state, last = await read_state(ports, clock=_CLOCK), await last_run(ports.gates)
+    now = _CLOCK.now()
+    try:
+        async with pooled(config) as pool:
+            cuts = cuts_at(now, state.times, known=state.cuts)
+            old = await count_old(pool, config.stack, cuts)
+            row = await measure_tables(pool, config.stack, since=now - _WEEK)
+    except ProjectionError:
+        return [_told("retention", growth.of_retention(state.times, last, [], now=now))]
+    sizes = msgspec.convert(row, growth.TableSizes)
+    return [
+        _told("retention", growth.of_retention(state.times, last, old, now=now)),
+        _told("growth of the tables", growth.of_tables(sizes)),
+    ]
+
+
+def _told(what: str, verdict: growth.GrowthVerdict) -> DoctorCheck:
+    return DoctorCheck(what, verdict.status, verdict.says, verdict.remedy)
+
+
+def growths_of(reports: Sequence[StreamReport]) -> list[DoctorCheck]:
+    """Return how fast streams grow, those that do."""
+    found = ((each.name, growth.of_stream_growth(each)) for each in reports)
+    return [_told(f"growth of {name}", each) for name, each in found if each is not None]
 
 
 def of_stream(report: StreamReport) -> DoctorCheck:

@@ -16,6 +16,7 @@ from vigil.web.api.operations import (
     findings,
     outputs,
     people,
+    retention,
     stack,
     workflows,
 )
@@ -30,6 +31,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
     *dead_letters.OPERATIONS,
     *actors.OPERATIONS,
     *definitions.OPERATIONS,
+    *retention.OPERATIONS,
     *stack.OPERATIONS,
     *people.OPERATIONS,
 )

@@ -1,0 +1,95 @@
+"""What `vigil doctor` says of old things, and of how fast the rest grows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from engine.retention.rules import KeptTimes
+from engine.retention.step import StepReport
+from engine.retention.worker import EVERY_S, RunReport
+from projections.postgres.prune import OldRows
+from streams.jetstream import StreamReport
+from tests.spec import EPOCH
+from vigil.asking.repairs.growth import (
+    MB,
+    TableSizes,
+    of_retention,
+    of_stream_growth,
+    of_tables,
+)
+
+NOW = EPOCH + timedelta(days=9)
+TIMES = KeptTimes({"done": 86_400})
+
+
+def ran(*, ago=timedelta(), problem=""):
+    steps = [StepReport(step="rows", problem=problem)]
+    return RunReport(at=NOW - ago, by="n1", took_s=0.1, steps=steps)
+
+
+def old(count, **stay):
+    return OldRows(kind="episodes", actor_id="a", state="done", before=NOW, count=count, stay=stay)
+
+
+def test_where_everything_is_kept_for_ever_nothing_has_to_run():
+    assert of_retention(KeptTimes(), None, [], now=NOW).status == "ok"
+
+
+def test_what_is_over_due_and_what_stays_is_told():
+    verdict = of_retention(TIMES, ran(), [old(5, held=2), old(4)], now=NOW)
+    assert verdict.status == "ok"
+    assert "rows: 7 old enough to go, 2 stay all the same" in verdict.says
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (None, "note"),
+        (ran(ago=timedelta(seconds=3 * EVERY_S)), "ok"),
+        (ran(ago=timedelta(seconds=3 * EVERY_S + 1)), "problem"),
+        (ran(problem="the stream is away"), "problem"),
+    ],
+)
+def test_runs_that_are_missing_or_have_failed_are_told(last, status):
+    assert of_retention(TIMES, last, [], now=NOW).status == status
+
+
+def stream(name="vigil-journal", *, size_mb=80, days=10, full_mb=None):
+    return StreamReport(
+        name=name,
+        exists=True,
+        stored_bytes=size_mb * MB,
+        first_at=NOW - timedelta(days=days),
+        last_at=NOW,
+        bytes_max=None if full_mb is None else full_mb * MB,
+    )
+
+
+@pytest.mark.parametrize(
+    ("full_mb", "status", "says"),
+    [
+        (None, "ok", "80.0 MB, 8.0 MB a day, without a limit"),
+        (1_000, "ok", "80.0 MB, 8.0 MB a day, full at 1,000.0 MB in 115 days"),
+        (300, "note", "80.0 MB, 8.0 MB a day, full at 300.0 MB in 28 days"),
+        (120, "problem", "80.0 MB, 8.0 MB a day, full at 120.0 MB in 5 days"),
+    ],
+)
+def test_how_fast_a_stream_grows_and_when_it_is_full(full_mb, status, says):
+    verdict = of_stream_growth(stream(full_mb=full_mb))
+    assert (verdict.status, verdict.says) == (status, says)
+
+
+def test_what_came_within_a_day_is_that_of_a_day():
+    assert "80.0 MB a day" in of_stream_growth(stream(days=0.1)).says
+
+
+def test_of_what_has_nothing_or_does_not_grow_nothing_is_told():
+    assert of_stream_growth(StreamReport(name="vigil-journal", exists=True)) is None
+    assert of_stream_growth(stream("KV_vigil-gates")) is None
+
+
+def test_the_size_of_the_tables_and_new_episodes_a_day_are_told():
+    verdict = of_tables(TableSizes(size_bytes=12 * MB, opened=70))
+    assert verdict.says == "12.0 MB in this schema, 10 new episodes a day"

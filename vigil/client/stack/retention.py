@@ -1,0 +1,254 @@
+"""How long things are kept, what people hold, and letting go what is old."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from engine.retention.step import StepReport
+from engine.retention.worker import RunReport
+from projections.postgres.prune import OldRows
+from streams.keys import RETENTION
+from streams.layout import Stream
+from streams.model.events import HoldAdded, HoldRemoved, OrderEvent
+from streams.model.retention import HoldKind, RetentionCut
+from vigil.client.connections import Connections
+from vigil.client.page import checked_one_of
+from vigil.client.stack.orders import OrderOutcome
+from vigil.errors import Mistake, Trouble
+
+if TYPE_CHECKING:
+    from engine.retention.store import RetentionState
+    from streams.ports.all import Ports
+
+LEVEL_S: Final = 30.0
+"""Longest wait until the rows know a hold, or what is cut, in seconds."""
+
+_ADDED: Final = "held from now on: nothing of it goes"
+_REMOVED: Final = "it is kept for as long as everything else again"
+_HELD_ALREADY: Final = "it was held already"
+_NOT_HELD: Final = "nobody holds it"
+
+
+class KeptTime(msgspec.Struct, frozen=True, kw_only=True):
+    """How long something is kept after its end."""
+
+    what: str
+    """`done`, `failed`, `findings`, `outputs`, `dead_letters`, `events`, `journal` or `archive`."""
+    actor_id: str | None
+    """Whose; null: of every actor that says nothing of its own."""
+    kept_s: int
+
+
+class RetentionHold(msgspec.Struct, frozen=True, kw_only=True):
+    """What people hold: nothing of it goes."""
+
+    kind: str
+    """`subject`, `actor` or `episode`."""
+    held: str
+    since: datetime | None
+    by: str
+    reason: str
+
+
+class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a stack keeps things, and how far that is carried out."""
+
+    kept: Sequence[KeptTime]
+    """What is not named is kept for ever."""
+    holds: Sequence[RetentionHold]
+    cuts: Sequence[RetentionCut]
+    """The times before which things have left the tables."""
+    old: Sequence[OldRows]
+    """What is old enough to leave now, and has not yet."""
+    last: RunReport | None
+    """The last run; null: there was none, or nobody knows."""
+
+
+class RetentionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has let go; of a dry run, what it would have."""
+
+    is_dry: bool
+    steps: Sequence[StepReport]
+    old: Sequence[OldRows]
+    """What was old enough to leave the tables before the run."""
+    deleted: Mapping[str, int]
+    """Table → rows that were deleted; of a dry run none."""
+
+
+@dataclass(frozen=True)
+class RetentionCalls:
+    """Calls about how long things are kept: `client.retention`."""
+
+    _connections: Connections
+
+    async def show(self) -> RetentionView:
+        """Return how long things are kept, what is held, what is over due, and the last run."""
+        from engine.retention.rules import cuts_at
+        from engine.retention.store import read_state
+        from engine.retention.worker import last_run
+        from projections.postgres.prune import count_old
+
+        clock = self._connections.clock
+        async with self._connections.log(is_reading=True) as ports:
+            state, last = await read_state(ports, clock=clock), await last_run(ports.gates)
+        cuts = cuts_at(clock.now(), state.times, known=state.cuts)
+        async with self._connections.rows() as pool:
+            old = await count_old(pool, self._connections.stack, cuts)
+        times = state.times
+        whose = [(None, times.stack), *((each, kept) for each, kept in times.actors.items())]
+        return RetentionView(
+            kept=[
+                KeptTime(what=what, actor_id=actor_id, kept_s=kept_s)
+                for actor_id, kept in whose
+                for what, kept_s in kept.items()
+            ],
+            holds=_holds(state),
+            cuts=state.cuts,
+            old=old,
+            last=last,
+        )
+
+    async def run(self, *, dry_run: bool = False, by: str | None = None) -> RetentionOutcome:
+        """Let go what is old now, and do not wait for the node that does so every hour.
+
+        Args:
+            dry_run: change nothing, and return what would be done.
+
+        Raises:
+            Trouble: a node is at it, or the rows do not show yet what the log has.
+        """
+        from engine.retention.rules import cuts_at
+        from engine.retention.store import read_state
+        from engine.retention.worker import run_steps
+        from projections.postgres.prune import count_old
+
+        connections, name = self._connections, self._connections.who(by)
+        clock, stack = connections.clock, connections.stack
+        async with connections.log() as ports, connections.rows() as pool:
+            state = await read_state(ports, clock=clock)
+            old = await count_old(pool, stack, cuts_at(clock.now(), state.times, known=state.cuts))
+            if dry_run:
+                report = await run_steps(
+                    ports, by=name, clock=clock, check=_may_always, is_dry=True
+                )
+                return RetentionOutcome(is_dry=True, steps=report.steps, old=old, deleted={})
+            steps = await self._run(ports, name)
+            deleted = await self._prune(ports)
+        return RetentionOutcome(is_dry=False, steps=steps, old=old, deleted=deleted)
+
+    async def hold(
+        self, kind: str, held: str, *, reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Hold something: nothing of it goes, however old it is, until it is released.
+
+        Args:
+            kind: `subject`, `actor` or `episode`.
+            held: the subject's id, the actor or the episode.
+
+        Raises:
+            Mistake: there is no such kind, or nothing can be called so.
+            Trouble: it is held, and the rows do not know that yet; call it again.
+        """
+        event = HoldAdded(
+            kind=_kind(kind), held=_held(held), by=self._connections.who(by), reason=reason
+        )
+        is_new = await self._order(event)
+        return OrderOutcome(is_new=is_new, says=_ADDED if is_new else _HELD_ALREADY)
+
+    async def release(
+        self, kind: str, held: str, *, reason: str = "", by: str | None = None
+    ) -> OrderOutcome:
+        """Let go of what is held: it is kept for as long as everything else again.
+
+        Raises:
+            Mistake: there is no such kind, or nothing can be called so.
+        """
+        event = HoldRemoved(
+            kind=_kind(kind), held=_held(held), by=self._connections.who(by), reason=reason
+        )
+        is_new = await self._order(event)
+        return OrderOutcome(is_new=is_new, says=_REMOVED if is_new else _NOT_HELD)
+
+    async def holds(self) -> Sequence[RetentionHold]:
+        """Return what is held, by whom and why."""
+        from engine.retention.store import read_state
+
+        async with self._connections.log(is_reading=True) as ports:
+            return _holds(await read_state(ports, clock=self._connections.clock))
+
+    async def _order(self, event: OrderEvent) -> bool:
+        """Give an order, and return whether it is new once the rows know it."""
+        from engine.orders.store import give_order
+
+        async with self._connections.log() as ports:
+            is_new = await give_order(ports, event, clock=self._connections.clock)
+            if isinstance(event, HoldAdded):  # guard: held-once-rows-know
+                await self._wait_level(ports, Stream.STATE)
+        return is_new
+
+    async def _run(self, ports: Ports, name: str) -> Sequence[StepReport]:
+        from engine.retention.worker import check_held, run_steps
+        from engine.runtime.leases import Keeper
+
+        clock = self._connections.clock
+        keeper = Keeper(ports.leases, holder=self._connections.node, clock=clock)
+        held = await keeper.acquire(RETENTION, on_lost=lambda: None)
+        if held is None:
+            raise Trouble("another process lets go what is old now", remedy="try again later")
+        beating = asyncio.create_task(keeper.beat())
+        try:
+            check = partial(check_held, held, clock)
+            report = await run_steps(ports, by=name, clock=clock, check=check)
+        finally:
+            beating.cancel()
+            with suppress(asyncio.CancelledError):
+                await beating
+            await keeper.complete(held)
+        return report.steps
+
+    async def _prune(self, ports: Ports) -> Mapping[str, int]:
+        from projections.postgres.prune import prune
+
+        await self._wait_level(ports, Stream.STATE)
+        async with self._connections.rows() as pool:
+            return (await prune(ports, pool, clock=self._connections.clock)).deleted
+
+    async def _wait_level(self, ports: Ports, stream: Stream) -> None:
+        from projections.postgres.progress import caught_up, heads
+
+        newest = await heads(ports, [stream])
+        async with self._connections.rows() as pool:
+            await caught_up(pool, ports.stack, newest, timeout_s=LEVEL_S)
+
+
+def _holds(state: RetentionState) -> Sequence[RetentionHold]:
+    return [
+        RetentionHold(
+            kind=each.kind.value, held=each.held, since=each.at, by=each.by, reason=each.reason
+        )
+        for each in state.hold_orders
+        if each.kind is not None
+    ]
+
+
+def _may_always() -> None:
+    """Let a dry run go on: it changes nothing."""
+
+
+def _kind(kind: str) -> HoldKind:
+    checked_one_of("kind", kind, [each.value for each in HoldKind])
+    return HoldKind(kind)
+
+
+def _held(held: str) -> str:
+    if not held.strip():
+        raise Mistake("held: give the id of a subject, an actor or an episode")
+    return held
