@@ -11848,4 +11848,10 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/vigil/test_growth.py",
     ),
+    Mutant(
+        "rebuild-by-the-cuts",
+        "retention: what has gone does not come back with a rebuild",
+        gives("None"),
+        "tests/client/test_retention.py",
+    ),
 )

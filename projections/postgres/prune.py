@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import structlog
@@ -41,6 +41,11 @@ PRUNE_S: Final = 60.0
 LEVEL_S: Final = 30.0
 """Longest wait of a pass until the rows show what the log has, in seconds."""
 
+_Place: TypeAlias = tuple[datetime | None, str | None, int | None]
+"""Where a slice begins: after the thing that ended then, of this id and number."""
+
+_FIRST: Final[_Place] = (None, None, None)
+
 log = structlog.get_logger("vigil.projector")
 
 
@@ -67,9 +72,9 @@ class OldRows(msgspec.Struct, frozen=True, kw_only=True):
 class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass has deleted."""
 
-    deleted: Mapping[str, int]
+    deleted: Counter[str]
     """Table → rows."""
-    stay: Mapping[str, int]
+    stay: Counter[str]
     """Why → how many things stay that are old enough to leave."""
 
 
@@ -97,7 +102,7 @@ async def prune(ports: Ports, pool: Pool, *, clock: Clock) -> PruneReport:
 
 
 async def _prune(ports: Ports, pool: Pool, *, clock: Clock) -> PruneReport:
-    deleted, stay = Counter[str](), Counter[str]()
+    rows = PruneReport(deleted=Counter(), stay=Counter())
     cuts = await _cuts(pool, ports.stack)
     if cuts:
         # A hold, an instance or a parent may not be in the rows of somebody who replays.
@@ -105,12 +110,12 @@ async def _prune(ports: Ports, pool: Pool, *, clock: Clock) -> PruneReport:
         await caught_up(pool, ports.stack, newest, timeout_s=LEVEL_S)  # guard: prunes-when-level
         cuts = await _cuts(pool, ports.stack)
     async for group in _groups(pool, ports.stack, cuts):
-        await _delete(pool, ports.stack, group, clock=clock, deleted=deleted, stay=stay)
-    for table, count in deleted.items():
+        await _delete(pool, ports.stack, group, rows, clock=clock)
+    for table, count in rows.deleted.items():
         telemetry.rows_deleted.add(count, {"stack": ports.stack.name, "table": table})
-    if deleted:
-        log.info("deleted old rows", stack_name=ports.stack.name, **deleted)
-    return PruneReport(deleted=dict(deleted), stay=dict(stay))
+    if rows.deleted:
+        log.info("deleted old rows", stack_name=ports.stack.name, **rows.deleted)
+    return rows
 
 
 async def count_old(pool: Pool, stack: Stack, cuts: Sequence[RetentionCut]) -> list[OldRows]:
@@ -128,14 +133,13 @@ async def _count(pool: Pool, stack: Stack, cuts: Sequence[RetentionCut]) -> list
     times = {(each.what.value, each.actor_id): each.before for each in cuts}
     found: list[OldRows] = []
     async for group in _groups(pool, stack, times):
-        async with pool.acquire() as connection:
-            rows = await connection.fetch(
-                query(f"count_old_{group.kind.name}"),
-                stack.name,
-                group.actor_id,
-                group.state,
-                group.before,
-            )
+        rows = await pool.fetch(
+            query(f"count_old_{group.kind.name}"),
+            stack.name,
+            group.actor_id,
+            group.state,
+            group.before,
+        )
         if rows:
             found.append(_old(group, [(row["stays"], row["count"], row["since"]) for row in rows]))
     return found
@@ -153,68 +157,59 @@ def _old(group: PrunedGroup, rows: Sequence[tuple[str | None, int, datetime]]) -
     )
 
 
-async def _cuts(pool: Pool, stack: Stack) -> dict[tuple[str, str], datetime]:
-    async with pool.acquire() as connection:
-        rows = await connection.fetch(query("list_retention_cuts"), stack.name)
-    return {(row["what"], row["actor_id"]): row["before"] for row in rows}
+async def prune_beside(connection: Connection, stack: Stack) -> None:
+    """Delete what has left from rows that are made anew, in the transaction that is under way.
+
+    They must be level with the log, and nobody else may write them. `projections/postgres/rebuild`.
+    """
+    rows = PruneReport(deleted=Counter(), stay=Counter())
+    async for group in _groups(connection, stack, await _cuts(connection, stack)):
+        past: _Place | None = _FIRST
+        while past is not None:
+            past = await _delete_slice(connection, stack, group, past, rows)
+
+
+async def _cuts(rows: Pool | Connection, stack: Stack) -> dict[tuple[str, str], datetime]:
+    found = await rows.fetch(query("list_retention_cuts"), stack.name)
+    return {(row["what"], row["actor_id"]): row["before"] for row in found}
 
 
 async def _groups(
-    pool: Pool, stack: Stack, cuts: Mapping[tuple[str, str], datetime]
+    rows: Pool | Connection, stack: Stack, cuts: Mapping[tuple[str, str], datetime]
 ) -> AsyncIterator[PrunedGroup]:
     for kind in PRUNED:
         if any(what == each.value for what, _ in cuts for each in kind.states):
-            for group in groups_of(kind, await _actors(pool, stack, kind), cuts):
+            for group in groups_of(kind, await _actors(rows, stack, kind), cuts):
                 yield group
 
 
-async def _actors(pool: Pool, stack: Stack, kind: PrunedKind) -> Sequence[str]:
+async def _actors(rows: Pool | Connection, stack: Stack, kind: PrunedKind) -> Sequence[str]:
     if not kind.is_of_actors:
         return [""]
-    async with pool.acquire() as connection:
-        rows = await connection.fetch(query(f"list_actors_of_old_{kind.name}"), stack.name)
-    return [row["actor_id"] for row in rows]
+    found = await rows.fetch(query(f"list_actors_of_old_{kind.name}"), stack.name)
+    return [row["actor_id"] for row in found]
 
 
 async def _delete(
-    pool: Pool,
-    stack: Stack,
-    group: PrunedGroup,
-    *,
-    clock: Clock,
-    deleted: Counter[str],
-    stay: Counter[str],
+    pool: Pool, stack: Stack, group: PrunedGroup, rows: PruneReport, *, clock: Clock
 ) -> None:
     """Delete a group, slice by slice: what stays is passed over."""
-    past: tuple[datetime | None, str | None, int | None] = (None, None, None)
+    past = _FIRST
     for _ in range(SLICES_MAX):
         async with pool.acquire() as connection, connection.transaction():
             await connection.execute(query("hold_projectors"), stack.name)  # guard: pruned-in-turn
-            rows = await _slice(connection, stack, group, past)
-            going = [row for row in rows if row[3] is None]
-            stay.update(row[3] for row in rows if row[3] is not None)
-            if going:
-                named: list[list[str] | list[int]] = [[row[0] for row in going]]
-                if group.kind.is_numbered:
-                    named.append([row[1] for row in going])
-                gone = await connection.fetch(
-                    query(f"delete_{group.kind.name}"), stack.name, *named
-                )
-                deleted.update({row["what"]: row["count"] for row in gone if row["count"]})
-        if len(rows) < SLICE_MAX:
+            next_ = await _delete_slice(connection, stack, group, past, rows)
+        if next_ is None:
             return
-        id_, number, ended_at, _ = rows[-1]
-        past = (ended_at, id_, number)
+        past = next_
         await clock.sleep(PAUSE_S)
 
 
-async def _slice(
-    connection: Connection,
-    stack: Stack,
-    group: PrunedGroup,
-    past: tuple[datetime | None, str | None, int | None],
-) -> list[tuple[str, int, datetime, str | None]]:
-    rows = await connection.fetch(
+async def _delete_slice(
+    connection: Connection, stack: Stack, group: PrunedGroup, past: _Place, rows: PruneReport
+) -> _Place | None:
+    """Delete what of a slice does not stay, and return where the next one begins; None: none."""
+    found = await connection.fetch(
         query(f"list_old_{group.kind.name}"),
         stack.name,
         group.actor_id,
@@ -223,4 +218,15 @@ async def _slice(
         *past,
         SLICE_MAX,
     )
-    return [(row["id"], row["number"], row["ended_at"], row["stays"]) for row in rows]
+    going = [row for row in found if row["stays"] is None]
+    rows.stay.update(row["stays"] for row in found if row["stays"] is not None)
+    if going:
+        named: list[list[str] | list[int]] = [[row["id"] for row in going]]
+        if group.kind.is_numbered:
+            named.append([row["number"] for row in going])
+        gone = await connection.fetch(query(f"delete_{group.kind.name}"), stack.name, *named)
+        rows.deleted.update({row["what"]: row["count"] for row in gone if row["count"]})
+    if len(found) < SLICE_MAX:
+        return None
+    last = found[-1]
+    return last["ended_at"], last["id"], last["number"]

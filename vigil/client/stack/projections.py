@@ -14,6 +14,7 @@ from engine.validation import Duration, seconds_of
 from projections.custom.projection import Projection
 from projections.postgres.custom.tables import OwnTables, list_own
 from projections.postgres.progress import PROJECTED, heads
+from projections.postgres.prune import prune_beside
 from projections.postgres.reader import list_checkpoints
 from projections.postgres.rebuild import fresh
 from projections.postgres.rebuild.pace import RebuildProgress
@@ -151,6 +152,7 @@ class ProjectionCalls:
                 options=options,
                 tell=tell or _tell_nobody,
                 custom=None if own is None else OwnTables(own),
+                prune=prune_beside if own is None else None,  # guard: rebuild-by-the-cuts
             )
 
     async def verify(
@@ -181,6 +183,7 @@ class ProjectionCalls:
                 options=options,
                 tell=tell or _tell_nobody,
                 custom=None if own is None else OwnTables(own),
+                prune=prune_beside if own is None else None,
             )
 
     @asynccontextmanager
