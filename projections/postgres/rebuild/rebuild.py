@@ -12,7 +12,7 @@ under the lock of the swap, together with what had differed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -58,22 +58,8 @@ STANDS_S: Final = 1.0
 LOOK_S: Final = 0.05
 """Between two looks at that, in seconds."""
 
-PRUNED: Final[Mapping[str, Sequence[str]]] = {
-    "episodes": (
-        "episodes",
-        "episode_attempts",
-        "episode_steps",
-        "episode_checkpoints",
-        "episode_blocks",
-    ),
-    "instances": ("workflow_instances", "workflow_steps"),
-    "findings": ("findings",),
-    "finding_events": ("finding_events",),
-    "outputs": ("outputs", "output_events"),
-    "dead_letters": ("dead_letters",),
-}
-"""Names a query in `sql/rebuild/spare_pruned_….sql`: what retention takes away together → its
-tables, as in `sql/delete_….sql`."""
+Prune = Callable[[Connection, Stack], Awaitable[None]]
+"""Takes from the tables that its connection finds what a rule takes from the live ones."""
 
 
 class CustomTables(Protocol):
@@ -163,6 +149,7 @@ async def rebuild(
     clock: Clock,
     options: RebuildOptions,
     tell: Tell,
+    prune: Prune | None = None,
     custom: CustomTables | None = None,
 ) -> RebuildReport:
     """Make the rows of a stack anew beside those that people read, and swap those that differ.
@@ -170,6 +157,7 @@ async def rebuild(
     Nodes and projector may go on meanwhile. A call that was killed is continued by the next one.
 
     Args:
+        prune: takes what retention has taken from the live rows, which the history still has.
         custom: the tables of a projection of a user, where `pool` finds them.
 
     Raises:
@@ -186,6 +174,7 @@ async def rebuild(
         clock=clock,
         options=options,
         tell=tell,
+        prune=prune,
         custom=custom,
     )
     async with opened as work:
@@ -204,6 +193,7 @@ async def verify(
     clock: Clock,
     options: RebuildOptions,
     tell: Tell,
+    prune: Prune | None = None,
     custom: CustomTables | None = None,
 ) -> VerifyReport:
     """Hold the rows of a stack against the history. It changes nothing, and raises as `rebuild`.
@@ -218,6 +208,7 @@ async def verify(
         clock=clock,
         options=options,
         tell=tell,
+        prune=prune,
         custom=custom,
     )
     async with opened as work:
@@ -242,6 +233,7 @@ async def _opened(
     clock: Clock,
     options: RebuildOptions,
     tell: Tell,
+    prune: Prune | None,
     custom: CustomTables | None,
 ) -> AsyncIterator[_Work]:
     """Open what a run works on: three connections, one of which keeps others out."""
@@ -296,7 +288,7 @@ async def _opened(
                 pace=pace,
                 clock=clock,
                 batch=batch,
-                is_pruned=custom is None,
+                prune=prune,
             )
     except REFUSED:
         raise
@@ -332,8 +324,7 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
     pace: RebuildPace
     clock: Clock
     batch: int
-    is_pruned: bool
-    """Whether retention takes rows from the tables."""
+    prune: Prune | None
 
     def positions(self) -> dict[str, int]:
         return {part: self.rows.position(part) for part in self.rows.parts}
@@ -487,6 +478,8 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
         quick = RebuildPace(self.clock, lambda _: None, events_per_s_max=None)
         quick.begin("reading", self.rows.missing(targets))
         await self.rows.catch_up(targets, quick, batch_max=BATCH_MESSAGES_MAX)
+        if self.prune is not None:  # guard: pruned-rows-stay-away
+            await self.prune(self.beside, self.stack)
 
     async def _note_touched(self) -> None:
         # guard: touched-rows-compared-again
@@ -495,13 +488,7 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
             await self._run(self.live, statement, self.stack.name, document)
 
     async def _spare(self, connection: Connection) -> None:
-        """Forget what is no difference.
-
-        That is what retention has taken from the live rows, and what the history says nothing of,
-        as its beginning is gone.
-        """
-        if self.is_pruned:  # guard: pruned-rows-stay-away
-            await self._spare_pruned(connection)
+        """Forget differences about which the history says nothing, as its beginning is gone."""
         missing = [
             stream
             for stream, partition in self.rows.parts.values()
@@ -510,15 +497,6 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
         if missing:  # guard: rows-of-lost-history-stay
             for table in self.tables.tables.values():
                 await self._run(connection, table.spare_missing)
-
-    async def _spare_pruned(self, connection: Connection) -> None:
-        live, fresh = self.tables.note.of, self.tables.schema
-        for kind, tables in PRUNED.items():
-            for table in tables:
-                text = query(f"rebuild/spare_pruned_{kind}").format(
-                    live=live, fresh=fresh, differing=f"{fresh}.differing_{table}"
-                )
-                await self._run(connection, text, self.stack.name)
 
     async def _set_checkpoints(self, now: datetime) -> None:
         stack, parts = self.stack.name, list(self.rows.parts)

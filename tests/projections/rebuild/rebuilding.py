@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from projections.postgres.pool import Pool
 from projections.postgres.rebuild.pace import RebuildProgress
 from projections.postgres.rebuild.rebuild import (
+    Prune,
     RebuildOptions,
     RebuildReport,
     VerifyReport,
@@ -34,6 +35,7 @@ async def rebuilt(
     *,
     history: CommitHistory | None = None,
     told: list[RebuildProgress] | None = None,
+    prune: Prune | None = None,
     clock: Clock = CLOCK,
     **options: object,
 ) -> RebuildReport:
@@ -45,6 +47,7 @@ async def rebuilt(
         clock=clock,
         options=RebuildOptions(**options),
         tell=[].append if told is None else told.append,
+        prune=prune,
     )
 
 
@@ -53,6 +56,7 @@ async def verified(
     pool: Pool,
     *,
     told: list[RebuildProgress] | None = None,
+    prune: Prune | None = None,
     **options: object,
 ) -> VerifyReport:
     """Hold the rows of a stack against its log."""
@@ -63,6 +67,7 @@ async def verified(
         clock=CLOCK,
         options=RebuildOptions(**options),
         tell=[].append if told is None else told.append,
+        prune=prune,
     )
 
 

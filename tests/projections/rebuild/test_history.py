@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 
-from projections.postgres.prune import prune
-from projections.postgres.queries import query
 from projections.postgres.rebuild import fresh
-from projections.postgres.rebuild.rebuild import PRUNED, TableChange
+from projections.postgres.rebuild.rebuild import TableChange
 from streams.clock import SystemClock
 from streams.history import LogHistory
 from streams.layout import Stream
 from streams.memory import memory_ports
-from streams.model.events import RowsCut
-from streams.model.retention import RetentionCut, RetentionField
 from streams.subjects import Stack
 from tests.projections import lives
-from tests.projections.lives import AT, HurriedClock, all_rows, append, rows_of
+from tests.projections.lives import rows_of
 from tests.projections.rebuild.rebuilding import (
     CLOCK,
     projected,
@@ -63,51 +58,24 @@ async def test_rows_of_a_history_without_its_beginning_stay(ports, pool, stack):
     assert len(await rows_of(pool, "episodes", stack=stack)) == 6
 
 
-async def retain(ports, *cuts):
-    event = RowsCut(cuts=cuts, by="n1")
-    await append(ports.log, ports.stack.order("cuts"), (event,))
-
-
-def cut(what, **fields):
-    given = {"actor_id": "", "before": AT + timedelta(days=1)}
-    return RetentionCut(what=RetentionField(what), **(given | fields))
-
-
 async def test_what_retention_has_taken_does_not_come_back(ports, pool, stack):
     await fill(ports)
-    asks = (lives.opened(9),), (lives.started(),)
-    await append(ports.log, stack.episode(lives.episode_id(9)), *asks)
-    await retain(ports, *map(cut, ("done", "failed", "findings", "outputs", "dead_letters")))
     await projected(ports, pool)
-    report = await prune(ports, pool, clock=HurriedClock())
-    assert {"episodes", "findings", "outputs"} <= report.deleted.keys()
-    assert (await verified(ports, pool)).difference is None
-    left = await all_rows(pool, stack=stack)
-    assert [str(each["episode_id"]) for each in left["episodes"]] == [lives.episode_id(9)]
-    await pool.execute("UPDATE episodes SET summary = 'wrong' WHERE stack = $1", stack.name)
+    old = lives.episode_id(1)
 
-    report = await rebuilt(ports, pool)
+    async def prune(connection, stack):
+        for table in ("episodes", "episode_steps"):
+            text = f"DELETE FROM {table} WHERE stack = $1 AND episode_id = $2"  # noqa: S608 - ours
+            await connection.execute(text, stack.name, old)
 
-    assert report.changes == [TableChange(table="episodes", missing=0, needless=0, wrong=1)]
-    assert await all_rows(pool, stack=stack) == left
-
-
-async def test_what_is_missing_and_is_not_old_enough_comes_back(ports, pool, stack):
-    await fill(ports)
-    await retain(ports, *(cut(each, before=AT) for each in ("done", "findings", "outputs")))
-    await projected(ports, pool)
-    right = await all_rows(pool, stack=stack)
-    for table in ("episodes", "episode_steps", "findings", "outputs", "workflow_instances"):
-        await pool.execute(f"DELETE FROM {table} WHERE stack = $1", stack.name)  # noqa: S608 - ours
-    await rebuilt(ports, pool)
-    assert await all_rows(pool, stack=stack) == right
-
-
-async def test_every_table_that_retention_takes_rows_from_is_spared():
-    taken = set()
-    for kind in ("episodes", "instances", "findings", "outputs", "dead_letters"):
-        taken |= set(re.findall(r"DELETE FROM (\w+)", query(f"delete_{kind}")))
-    assert taken - set(fresh.LEFT_ALONE) == {each for tables in PRUNED.values() for each in tables}
+    async with pool.acquire() as connection:
+        await prune(connection, stack)
+    assert (await verified(ports, pool, prune=prune)).difference is None
+    await spoil(pool, stack)
+    await rebuilt(ports, pool, prune=prune)
+    found = await rows_of(pool, "episodes", stack=stack)
+    assert old not in {str(each["episode_id"]) for each in found}
+    assert len(found) == 4
 
 
 async def test_a_rebuild_makes_the_rows_of_another_layout(ports, pool, stack):
