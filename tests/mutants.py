@@ -10167,6 +10167,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_past.py",
     ),
     Mutant(
+        "approval-given-waits-on",
+        "the past: an output that one of two has approved waits on",
+        instead("happened.kind <> 'output_approval_given'", "true"),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
         "past-output-no-later-event",
         "the past: an output is as its newest event by then says",
         instead("<= outputs_at.at", "IS NOT NULL"),

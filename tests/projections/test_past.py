@@ -21,6 +21,7 @@ from streams.model.events import (
     FindingEscalated,
     FindingRaised,
     FindingUpdated,
+    OutputApprovalGiven,
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -30,6 +31,7 @@ from streams.model.events import (
     OutputRetried,
 )
 from streams.model.findings import DueTimer, FindingStatus, Person, Severity
+from streams.model.waits import GivenApproval
 from streams.ports.log import Commit, Recorded
 from tests.engine.workflows.flows import given
 from tests.projections import lives
@@ -319,6 +321,23 @@ async def test_lists_of_the_past_are_what_the_lists_of_now_said_then(pool, stack
             assert {each["episode_id"] for each in found} == wanted, (status, at)
         active = await reader.list_findings_at(pool, stack, at=at, status="active")
         assert active == [each for each in then["findings"] if each["status"] == "active"], at
+
+
+async def test_an_output_that_one_of_two_has_approved_waits_on(pool, stack):
+    asks = lives.approval(quorum=2)
+    given = replace(asks, given=(GivenApproval(by="ann", at=AT + SECOND),))
+    story = (
+        lives.proposed(key="mail:1", approval=asks),
+        OutputApprovalGiven(by="ann", approval=given),
+        OutputApproved(by="ann, bob"),
+    )
+    for number, event in enumerate(story):
+        made = Commit(id=f"c{number}", at=AT + number * SECOND, events=(event,))
+        record = Recorded(subject=stack.output("mail:1"), seq=1 + number, commit=made)
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+
+    counts = [await reader.count_inbox_at(pool, stack, at=AT + each * SECOND) for each in range(3)]
+    assert counts == [{"output": 1}, {"output": 1}, {}]
 
 
 # Of a step that has failed again, the rows keep the last time only.

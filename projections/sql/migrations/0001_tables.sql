@@ -2706,6 +2706,8 @@ BEGIN ATOMIC
         FROM output_events AS happened
         WHERE happened.stack = output.stack AND happened.output_key = output.output_key
             AND happened.at <= inbox_at.at
+            -- Of several who have to approve it, the first have not answered the request.
+            AND happened.kind <> 'output_approval_given'  -- guard: approval-given-waits-on
         ORDER BY happened.journal_seq DESC, happened.event_no DESC
         LIMIT 1
     ) AS asked
@@ -2714,6 +2716,7 @@ BEGIN ATOMIC
         FROM output_events AS happened
         WHERE happened.stack = output.stack AND happened.output_key = output.output_key
             AND (happened.journal_seq, happened.event_no) > (asked.journal_seq, asked.event_no)
+            AND happened.kind <> 'output_approval_given'
         ORDER BY happened.journal_seq, happened.event_no
         LIMIT 1
     ) AS next ON true
