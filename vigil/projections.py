@@ -2,7 +2,7 @@
 
     class Ends:
         name = "ends"
-        tables = {"ends": Table(key={"actor": "text"}, columns={"episodes": "bigint"})}
+        tables = {"ends": OwnTable(key={"actor": "text"}, columns={"episodes": "bigint"})}
 
         def project(self, event):
             if event.name == "episode.opened":
@@ -22,17 +22,17 @@ from vigil.public import public
 if TYPE_CHECKING:
     from projections.custom.projection import (
         Add,
+        OwnTable,
         ProjectedEvent,
         Projection,
         Put,
         Remove,
-        Table,
     )
 
-__all__ = ["Add", "ProjectedEvent", "Projection", "Put", "Remove", "Table"]
+__all__ = ["Add", "OwnTable", "ProjectedEvent", "Projection", "Put", "Remove"]
 
 _HOMES: Final = {
-    "projections.custom.projection": "Add ProjectedEvent Projection Put Remove Table",
+    "projections.custom.projection": "Add ProjectedEvent Projection Put Remove OwnTable",
 }
 
 if not TYPE_CHECKING:

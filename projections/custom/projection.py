@@ -19,7 +19,7 @@ OURS: Final = frozenset({"stack", "projection_checkpoints"})
 """Names of a column and a table that every projection has already."""
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table of a projection. Every row also has its `stack`, the first column of its key."""
 
     key: Mapping[str, str]
@@ -80,7 +80,7 @@ class Projection(Protocol):
         """Names its schema, `vigil_own_<name>`, and its lease."""
 
     @property
-    def tables(self) -> Mapping[str, Table]:
+    def tables(self) -> Mapping[str, OwnTable]:
         """Name → table."""
 
     def project(self, event: ProjectedEvent) -> Iterable[Change]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from projections.custom.fold import CustomFold, RowTexts
-from projections.custom.projection import Add, Put, Remove, Table, check, schema_of
+from projections.custom.projection import Add, OwnTable, Put, Remove, check, schema_of
 from projections.errors import BadProjection, CustomChanged, CustomFailed, NotMigrated
 from projections.postgres.custom.tables import OwnTables, list_own
 from projections.postgres.pool import connect
@@ -39,7 +39,7 @@ class Ends:
     name: str = "ends"
     tables: dict = field(
         default_factory=lambda: {
-            "actors": Table(
+            "actors": OwnTable(
                 key={"actor": "text"},
                 columns={
                     "opened": "bigint NOT NULL DEFAULT 0",
@@ -47,8 +47,8 @@ class Ends:
                     "latest": "timestamptz",
                 },
             ),
-            "open_episodes": Table(key={"episode": "uuid"}, columns={"actor": "text"}),
-            "classes": Table(key={"class": "text"}, columns={"summary": "text"}),
+            "open_episodes": OwnTable(key={"episode": "uuid"}, columns={"actor": "text"}),
+            "classes": OwnTable(key={"class": "text"}, columns={"summary": "text"}),
         }
     )
 
@@ -185,7 +185,7 @@ async def test_other_tables_under_one_name_are_refused(own_tables):
     pool, ends = own_tables
     await OwnTables(ends).prepare(pool)
     await OwnTables(ends).prepare(pool)
-    other = Ends(ends.name, {"actors": Table(key={"actor": "text"}, columns={"n": "bigint"})})
+    other = Ends(ends.name, {"actors": OwnTable(key={"actor": "text"}, columns={"n": "bigint"})})
     with pytest.raises(CustomChanged, match="another"):
         await OwnTables(other).prepare(pool)
 
@@ -292,11 +292,15 @@ def test_what_was_not_declared_is_refused_with_its_place(stack, change, why):
     [
         ("Ends", Ends().tables, "a-z 0-9"),
         ("ends", {}, "no tables"),
-        ("ends", {"t": Table(key={}, columns={})}, "no column"),
-        ("ends", {"t": Table(key={"stack": "text"}, columns={})}, "stack"),
-        ("ends", {"projection_checkpoints": Table(key={"a": "text"}, columns={})}, "checkpoints"),
-        ("ends", {"t": Table(key={"a": "text"}, columns={"a": "text"})}, "'a'"),
-        ("ends", {"t": Table(key={"a; drop": "text"}, columns={})}, "drop"),
+        ("ends", {"t": OwnTable(key={}, columns={})}, "no column"),
+        ("ends", {"t": OwnTable(key={"stack": "text"}, columns={})}, "stack"),
+        (
+            "ends",
+            {"projection_checkpoints": OwnTable(key={"a": "text"}, columns={})},
+            "checkpoints",
+        ),
+        ("ends", {"t": OwnTable(key={"a": "text"}, columns={"a": "text"})}, "'a'"),
+        ("ends", {"t": OwnTable(key={"a; drop": "text"}, columns={})}, "drop"),
     ],
 )
 def test_a_declaration_that_cannot_be_is_refused(name, tables, why):
