@@ -10,11 +10,11 @@
 | of | a list | one |
 | --- | --- | --- |
 | episodes | `episodes`, `count_episodes` | `episode`, `steps`, `timeline`, `log` |
-| findings | `findings`; `active_for`, as dictionaries | `finding`, `causal_chain` |
-| outputs | `outputs` | `output` |
-| runs of workflows | `workflows` | `workflow` |
-| what waits for people | `inbox` | |
-| dead letters | `dead_letters` | `dead_letter` |
+| findings | `findings`, `count_findings`; `active_for`, untyped | `finding`, `causal_chain` |
+| outputs | `outputs`, `count_outputs` | `output` |
+| runs of workflows | `workflows`, `count_workflows` | `workflow` |
+| what waits for people | `inbox`, `count_inbox` | |
+| dead letters | `dead_letters`, `count_dead_letters` | `dead_letter` |
 | service levels | `service_levels` | |
 | what budgets would suit | `budget_recommendations` | |
 | what requests to models have cost | `costs` | |
@@ -38,7 +38,12 @@ if TYPE_CHECKING:
         budget_recommendations,
         causal_chain,
         costs,
+        count_dead_letters,
         count_episodes,
+        count_findings,
+        count_inbox,
+        count_outputs,
+        count_workflows,
         dead_letter,
         dead_letters,
         episode,
@@ -84,7 +89,8 @@ __all__ = [
     "InboxItem", "OutputEventRow", "OutputRecord", "OutputSummary", "Pool", "PostgresUnavailable",
     "QueryRefused", "Row", "ServiceLevelRecord", "StepRow", "TimelineEntry", "WorkflowItem",
     "WorkflowRecord", "WorkflowSummary", "active_for", "budget_recommendations", "caught_up",
-    "causal_chain", "connect", "costs", "count_episodes", "dead_letter", "dead_letters", "episode",
+    "causal_chain", "connect", "costs", "count_dead_letters", "count_episodes", "count_findings",
+    "count_inbox", "count_outputs", "count_workflows", "dead_letter", "dead_letters", "episode",
     "episodes", "finding", "findings", "heads", "inbox", "log", "output", "outputs",
     "service_levels", "steps", "timeline", "workflow", "workflows",
 ]  # fmt: skip
@@ -96,7 +102,8 @@ _HOMES: Final = {
     "projections.postgres.query_result": "Row",
     "projections.postgres.reader": "active_for",
     "projections.postgres.records": (
-        "budget_recommendations causal_chain costs count_episodes dead_letter dead_letters episode "
+        "budget_recommendations causal_chain costs count_dead_letters count_episodes "
+        "count_findings count_inbox count_outputs count_workflows dead_letter dead_letters episode "
         "episodes finding findings inbox log output outputs service_levels steps timeline "
         "workflow workflows"
     ),

@@ -142,17 +142,38 @@ async def findings(
     status: str | None = None,
     severity: str | None = None,
     actor: str | None = None,
+    after: FindingSummary | None = None,
     limit: int = 50,
 ) -> list[FindingSummary]:
     """Return findings of any status: the worst first, then the latest changed.
+
+    Args:
+        after: the last of a page: only those that come after it.
 
     Raises:
         QueryRefused: there is no such `severity`.
     """
     rows = await reader.list_findings(
-        pool, stack, status=status, severity=severity, actor=actor, limit=min(limit, ROWS_MAX)
+        pool,
+        stack,
+        status=status,
+        severity=severity,
+        actor=actor,
+        past=_past(after),
+        limit=min(limit, ROWS_MAX),
     )
     return [record_of(row, FindingSummary) for row in rows]
+
+
+async def count_findings(
+    pool: Pool, stack: Stack, *, severity: str | None = None, actor: str | None = None
+) -> dict[str, int]:
+    """Return status → how many findings have it; the arguments are those of `findings`.
+
+    Raises:
+        QueryRefused: there is no such `severity`.
+    """
+    return await reader.count_findings(pool, stack, severity=severity, actor=actor)
 
 
 async def finding(pool: Pool, stack: Stack, key: str) -> FindingRecord | None:
@@ -198,6 +219,20 @@ async def outputs(
     return [record_of(row, OutputSummary) for row in rows]
 
 
+async def count_outputs(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str | None = None,
+    adapter: str | None = None,
+    episode_id: UUID | None = None,
+) -> dict[str, int]:
+    """Return status → how many outputs have it; the arguments are those of `outputs`."""
+    return await reader.count_outputs(
+        pool, stack, actor=actor, adapter=adapter, episode_id=episode_id
+    )
+
+
 async def output(pool: Pool, stack: Stack, key: str) -> OutputRecord | None:
     """Return one output, with its history, or None."""
     row = await reader.show_output(pool, stack, key)
@@ -210,13 +245,26 @@ async def workflows(
     *,
     status: str | None = None,
     workflow: str | None = None,
+    after: WorkflowSummary | None = None,
     limit: int = 50,
 ) -> list[WorkflowSummary]:
-    """Return runs of workflows, the latest started first."""
+    """Return runs of workflows, the latest started first; `after`: only those after this one."""
     rows = await reader.list_workflows(
-        pool, stack, status=status, workflow=workflow, limit=min(limit, ROWS_MAX)
+        pool,
+        stack,
+        status=status,
+        workflow=workflow,
+        past=_past(after),
+        limit=min(limit, ROWS_MAX),
     )
     return [record_of(row, WorkflowSummary) for row in rows]
+
+
+async def count_workflows(
+    pool: Pool, stack: Stack, *, workflow: str | None = None
+) -> dict[str, int]:
+    """Return status → how many runs of workflows have it."""
+    return await reader.count_workflows(pool, stack, workflow=workflow)
 
 
 async def workflow(pool: Pool, stack: Stack, instance_id: UUID) -> WorkflowRecord | None:
@@ -226,11 +274,23 @@ async def workflow(pool: Pool, stack: Stack, instance_id: UUID) -> WorkflowRecor
 
 
 async def inbox(
-    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str | None = None,
+    after: InboxItem | None = None,
+    limit: int = 50,
 ) -> list[InboxItem]:
-    """Return what waits for a person, the oldest first."""
-    rows = await reader.list_inbox(pool, stack, actor=actor, limit=min(limit, ROWS_MAX))
+    """Return what waits for a person, the oldest first; `after`: only what comes after this."""
+    rows = await reader.list_inbox(
+        pool, stack, actor=actor, past=_past(after), limit=min(limit, ROWS_MAX)
+    )
     return [record_of(row, InboxItem) for row in rows]
+
+
+async def count_inbox(pool: Pool, stack: Stack, *, actor: str | None = None) -> dict[str, int]:
+    """Return kind → how much of it waits for a person."""
+    return await reader.count_inbox(pool, stack, actor=actor)
 
 
 async def service_levels(
@@ -262,11 +322,23 @@ async def costs(
 
 
 async def dead_letters(
-    pool: Pool, stack: Stack, *, status: str | None = None, limit: int = 50
+    pool: Pool,
+    stack: Stack,
+    *,
+    status: str | None = None,
+    after: DeadLetterSummary | None = None,
+    limit: int = 50,
 ) -> list[DeadLetterSummary]:
-    """Return dead letters, the latest first."""
-    rows = await reader.list_dead_letters(pool, stack, status=status, limit=min(limit, ROWS_MAX))
+    """Return dead letters, the latest first; `after`: only those that come after this one."""
+    rows = await reader.list_dead_letters(
+        pool, stack, status=status, past=_past(after), limit=min(limit, ROWS_MAX)
+    )
     return [record_of(row, DeadLetterSummary) for row in rows]
+
+
+async def count_dead_letters(pool: Pool, stack: Stack) -> dict[str, int]:
+    """Return status → how many dead letters have it."""
+    return await reader.count_dead_letters(pool, stack)
 
 
 async def dead_letter(pool: Pool, stack: Stack, key: str) -> DeadLetterRecord | None:

@@ -15,6 +15,7 @@ from projections.postgres.query_result import answer
 from projections.project import project
 from streams.model.events import EndStatus
 from streams.model.findings import Severity
+from streams.subjects import Stack
 from tests.projections import lives
 from tests.projections.lives import AT, write, write_events
 from tests.projections.test_workflow_rows import LIVES, lived
@@ -97,6 +98,54 @@ async def test_episodes_are_read_as_lists_pages_counts_and_one_by_one(filled, st
     assert one is not None
     assert (one.trigger_ref["payload"], one.budget["turns"]) == ({"host": "h1"}, 5)
     assert await queries.episode(filled, stack, UUID(int=9)) is None
+
+
+PAGED = {
+    "findings": lambda each: each.finding_key,
+    "workflows": lambda each: each.instance_id,
+    "inbox": lambda each: (each.kind, each.id),
+    "dead_letters": lambda each: each.letter_key,
+    "outputs": lambda each: each.output_key,
+}
+
+
+@pytest.fixture
+async def three(pool, stack):
+    """Three of everything that is listed."""
+    for number in range(1, 4):
+        raised = lives.raised(f"disk-{number}", severity=Severity.HIGH)
+        await write_events(pool, raised, stack=stack, subject=stack.finding(f"disk-{number}"))
+        key = f"mail:{number}"
+        proposed = lives.proposed(key=key)
+        await write_events(pool, proposed, stack=stack, subject=stack.output(key))
+        letter = lives.lettered(seq=number)
+        await write_events(pool, letter, stack=stack, subject=stack.dead("events", str(number)))
+        workflow, happens = LIVES["a step after the other"]
+        journal, _ = lived(workflow, happens, Stack(stack.name))
+        moved = [
+            msgspec.structs.replace(each, subject=stack.workflow(lives.episode_id(number)))
+            for each in journal
+        ]
+        await write(pool, project(moved, stack=stack), stack=stack)
+    return pool
+
+
+@pytest.mark.parametrize("name", PAGED)
+async def test_a_list_goes_on_after_the_last_of_a_page(three, stack, name):
+    listed = getattr(queries, name)
+    whole = await listed(three, stack)
+    assert whole
+    found, last = [], None
+    while page := await listed(three, stack, after=last, limit=2):
+        found += page
+        last = page[-1]
+    assert [*map(PAGED[name], found)] == [*map(PAGED[name], whole)]
+
+
+@pytest.mark.parametrize("name", ["findings", "outputs", "workflows", "inbox", "dead_letters"])
+async def test_a_count_is_of_all_that_is_listed(three, stack, name):
+    counted = await getattr(queries, f"count_{name}")(three, stack)
+    assert sum(counted.values()) == len(await getattr(queries, name)(three, stack))
 
 
 async def test_what_an_episode_did_is_read_as_steps_timeline_and_log(filled, stack):
