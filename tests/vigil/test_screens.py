@@ -20,15 +20,16 @@ WITHOUT_SCREEN = {
         "repartition", "uncompress", "users add", "users role", "users groups", "users password",
         "users remove", "users sign-out", "users require-login", "tokens issue", "tokens revoke",
         "login", "logout", "whoami", "retention hold add", "retention hold remove",
+        "archive restore",
     ),
     "runs until it is stopped, and logs": (
         "demo", "up", "node", "project", "console", "mcp serve", "projections run",
     ),
     "prints a text as it is kept": (
         "episodes log", "episodes tail", "episodes result", "episodes prompt", "actors definition",
-        "workflows definition",
+        "workflows definition", "archive cat",
     ),
-    "is the same as of the other kind": ("workflows history",),
+    "is the same as of the other kind": ("workflows history", "archive verify"),
 }  # fmt: skip
 """Why a command has no screen → which."""
 

@@ -9,6 +9,8 @@ from uuid import UUID
 
 import msgspec
 
+from engine.archive.floor import Bound, FloorHold
+from engine.archive.run import ArchiveReport, PartReport
 from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from engine.episodes.recovery import SweepVerdict
 from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
@@ -41,6 +43,7 @@ from projections.records import (
 from streams.model.modes import NodeMode
 from streams.model.people import Role
 from streams.model.refusals import AgainstCooldown, AgainstDebounce, AgainstFilter, Refusal
+from vigil.asking.archiving import SegmentShown
 from vigil.asking.episode_diff import EpisodeCost, EpisodeDiff, StepDifference, ValueDifference
 from vigil.asking.refusals import refusal_row
 from vigil.asking.repairs.diagnosis import DoctorCheck, look_at_modes
@@ -915,5 +918,50 @@ LAB: Final = [
         episode_id=str(SLEEPER), actor_id="watcher", expectation_id="endpoint_is_healthy",
         differences=(), divergence=None,
         then=lab_cost(2, 4_050, "0.0110"), now=lab_cost(2, 4_050, "0.0110"), asked=0,
+    ),
+]  # fmt: skip
+
+ARCHIVED = ArchiveReport(
+    at=NOW,
+    by="node-1",
+    address="/var/lib/vigil/archive",
+    is_dry=True,
+    parts=[
+        PartReport(
+            part="journal-0of2",
+            messages=1_204_311,
+            segments=7,
+            stored_bytes=41_220_114,
+            archived=9_204_311,
+            floor=Bound(
+                seq=8_700_121,
+                hold=FloorHold.OPEN,
+                about=f"vigil.episode.{CRASHED}",
+                since=before(hours=900),
+            ),
+        ),
+        PartReport(
+            part="journal-1of2",
+            messages=1_198_004,
+            segments=6,
+            stored_bytes=40_998_310,
+            archived=9_100_211,
+            missed=12,
+            floor=Bound(seq=9_100_212, hold=FloorHold.AGE),
+        ),
+    ],
+)
+
+SEGMENTS = [
+    SegmentShown(
+        part="journal-0of2", first_seq=1, last_seq=200_000, messages=200_000,
+        first_at=before(hours=1_200), last_at=before(hours=900), raw_bytes=61_000_000,
+        stored_bytes=5_900_120, file="vigil/journal-0of2/20291101T080000Z/1.vigseg",
+    ),
+    SegmentShown(
+        part="journal-0of2", first_seq=400_001, last_seq=600_000, messages=200_000,
+        first_at=before(hours=600), last_at=before(hours=500), raw_bytes=61_000_000,
+        stored_bytes=5_900_120, file="vigil/journal-0of2/20291101T080000Z/400001.vigseg",
+        problem="the segment before it, which ended at 400,000, is missing",
     ),
 ]  # fmt: skip

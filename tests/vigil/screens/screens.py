@@ -28,7 +28,7 @@ from vigil.commands.episodes import diff, replay, show
 from vigil.commands.people import tokens, users
 from vigil.commands.repairs import doctor, repair
 from vigil.commands.serving import lab, mcp
-from vigil.commands.stack import check, costs, mode, projections, retention
+from vigil.commands.stack import archive, check, costs, mode, projections, retention
 from vigil.printing import tables
 from vigil.printing.output import rows_of, show_rows, show_table
 
@@ -120,6 +120,8 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
     "dead list": lambda: show_table([rows.LETTER], dead.LISTING, now=NOW),
     "dead show": lambda: dead.print_letter(rows.LETTER, now=NOW),
     "orders rebuild --dry-run": lambda: mode.print_drifts(rows.DRIFTS, is_dry=True),
+    "archive run --dry-run": lambda: archive.print_report(rows.ARCHIVED),
+    "archive list": lambda: archive.print_segments(rows.SEGMENTS),
     "recover --dry-run": lambda: repair.print_recovered(rows.FORGOTTEN, is_dry=True, now=NOW),
     "reconcile --dry-run": lambda: repair.show_reconciled(rows.RECONCILED, is_dry=True),
     "projections status": lambda: projections.print_status(rows.PROJECTIONS, now=NOW),

@@ -116,7 +116,7 @@ def run(
 
 def print_report(report: ArchiveReport) -> None:
     """Print what a run has done with each stream."""
-    show_table([_row(each) for each in report.parts], PARTS)
+    show_table([_row(each) for each in report.parts], PARTS, shows="--json")
     for each in report.parts:
         if each.missed:
             print(f"{each.part}: {each.missed:,} messages were gone before they were archived")
@@ -264,13 +264,20 @@ def _show_segments(
     tell = partial(progress.tell, "segments")
     with told():
         segments = wait(list_segments(config, spec, verifies=verifies, tell=tell))
-    rows = [{**row, "size": _size(row["stored_bytes"])} for row in rows_of(segments)]
-    show_table(rows, SEGMENTS, is_json=is_json, is_wide=is_wide, why_none="the archive is empty")
+    print_segments(segments, is_json=is_json, is_wide=is_wide)
     bad = _bad(segments)
     if bad:
         says = f"{len(bad)} of {len(segments)} segments are not as they were written"
         print(f"vigil: {says}: {bad[0].problem}", file=sys.stderr)
         raise typer.Exit(EXIT_TROUBLE)
+
+
+def print_segments(
+    segments: Sequence[SegmentShown], *, is_json: bool = False, is_wide: bool = False
+) -> None:
+    """Print segments, in the order of their sequences."""
+    rows = [{**row, "size": _size(row["stored_bytes"])} for row in rows_of(segments)]
+    show_table(rows, SEGMENTS, is_json=is_json, is_wide=is_wide, why_none="the archive is empty")
 
 
 def _bad(segments: Sequence[SegmentShown]) -> list[SegmentShown]:
