@@ -11859,5 +11859,9 @@ TABLE: Final[Sequence[Mutant]] = (
         "retention: what has gone does not come back with a rebuild",
         gives("None"),
         "tests/client/test_retention.py",
+        "archive-runs-daily",
+        "archive: a node archives once a day",
+        never,
+        "tests/vigil/test_archiving.py",
     ),
 )

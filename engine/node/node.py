@@ -34,7 +34,8 @@ from engine.node.refusals import RefusalWriter
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeParts
 from engine.outputs.pool import AdapterPool
 from engine.reactor.reactor import Reactor, followed, watch_nodes
-from engine.retention.worker import RetentionWorker
+from engine.retention.step import RetentionStep
+from engine.retention.worker import STEPS, RetentionWorker
 from engine.runtime.catalog import Catalog
 from engine.runtime.context import NodeContext
 from engine.runtime.dropping import DroppingBuffer
@@ -106,6 +107,7 @@ class Node:
         version: str = "",
         isolation: Isolation | None = None,
         retention: Retention | None = None,
+        lets_go: Sequence[RetentionStep] = STEPS,
     ) -> None:
         """Make a node; `run` starts it.
 
@@ -119,12 +121,14 @@ class Node:
             version: of what runs here, for people.
             isolation: where episodes run that the next crash would end; None: here, as all others.
             retention: how long the stack is to keep things from now on; None: as before.
+            lets_go: what is done, in this order, to let go what is old.
         """
         self.name = checked_name(name, of="node")
         self._ports, self._grace_s, self._version = ports, grace_s, version
         self._clock = clock or SystemClock()
         self._isolation, self._stopping = isolation, asyncio.Event()
         self._retention, self._lets_go = retention, not never_wakes
+        self._retention_steps = lets_go
         self._announces, self._was_announced, self._stop_reason = announces, False, ""
         self._lost: LogLost | None = None
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
@@ -363,6 +367,7 @@ class Node:
             node_context.leases,
             lambda: self._catalog.served,
             self._retention,
+            self._retention_steps,
         )
         await worker.follow()
 

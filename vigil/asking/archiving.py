@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import structs
 
-from engine.archive.run import ArchivePlan, ArchiveReport, archive_once
+from engine.archive.run import ArchiveReport, archive_once
+from engine.retention.store import read_state
 from projections.errors import PostgresUnavailable
 from projections.postgres.progress import known_positions
 from streams.archive.archive import Archive
@@ -19,6 +21,7 @@ from streams.errors import DamagedSegment
 from streams.layout import Kind
 from streams.ports.states import RawMessage
 from vigil.archiving.settings import ArchiveSpec, opened_store
+from vigil.archiving.step import plan_of
 from vigil.asking.connect import link_settings, pooled
 from vigil.errors import NotFound
 from vigil.settings import Config
@@ -49,12 +52,12 @@ class SegmentShown(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with it, if anything is."""
 
 
-async def positions_of_rows(config: Config, spec: ArchiveSpec) -> Mapping[str, int] | None:
+async def positions_of_rows(config: Config, spec: ArchiveSpec | None) -> Mapping[str, int] | None:
     """Return up to where the tables know each stream; None: nobody can say; empty: there are none.
 
     Postgres that is away holds the floor, unless the settings say that there are no tables.
     """
-    if not spec.waits_for_rows:
+    if spec is not None and not spec.waits_for_rows:
         return {}
     try:
         async with pooled(config) as pool:
@@ -64,10 +67,12 @@ async def positions_of_rows(config: Config, spec: ArchiveSpec) -> Mapping[str, i
 
 
 async def run_archive(
-    ports: Ports, config: Config, spec: ArchiveSpec, *, plan: ArchivePlan, tell: Tell
+    ports: Ports, config: Config, spec: ArchiveSpec, *, purges: bool, is_dry: bool, tell: Tell
 ) -> ArchiveReport | None:
-    """Archive and purge once; the rest is as for `archive_once`."""
+    """Archive and purge once, as the log says of retention; the rest is as for `archive_once`."""
     rows = await positions_of_rows(config, spec)
+    state = await read_state(ports, clock=_CLOCK)
+    plan = structs.replace(plan_of(state, spec, is_dry=is_dry), purges=purges)
     async with opened_store(config, spec, link_settings(config)) as store:
         archive = Archive(store, ports.stack)
         return await archive_once(

@@ -18,6 +18,7 @@ from engine.app.app import App
 from engine.cluster.members import succeed
 from engine.cluster.nodes import NodeInfo
 from engine.node.node import Node
+from engine.retention.worker import STEPS
 from projections.postgres.pool import Pool
 from projections.postgres.progress import known_positions
 from projections.postgres.projector import project
@@ -29,6 +30,9 @@ from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from vigil import runfile
 from vigil.archiving.find import finding_archive
+from vigil.archiving.settings import archive_in
+from vigil.archiving.step import ArchiveJournal
+from vigil.asking.archiving import positions_of_rows
 from vigil.asking.connect import connected, connected_elsewhere, link_settings, pooled
 from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
@@ -263,7 +267,11 @@ async def run_nodes(
     mode = NodeMode(config.settings.mode)
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
     isolation, kept = _isolation(config, app_name), retention_in(Path(FILE))
-    own = make(ports, mode=mode, isolation=isolation, retention=kept)
+    spec = archive_in()
+    archives = ArchiveJournal(
+        config, spec, link_settings(config), partial(positions_of_rows, config, spec)
+    )
+    own = make(ports, mode=mode, isolation=isolation, retention=kept, lets_go=[*STEPS, archives])
     guests = [make(each, never_wakes=True) for each in others]
     ends_after_s = BLOCKED_LEASES_MAX * config.settings.lease_s
     async with watched_loop(ends_after_s=ends_after_s), asyncio.TaskGroup() as group:

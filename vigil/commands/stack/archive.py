@@ -95,15 +95,15 @@ def run(
 
     It can be interrupted at any time, and run again. Nodes go on meanwhile.
     """
-    from engine.archive.run import ArchivePlan
     from vigil.asking.archiving import run_archive
 
     config, spec = options.config(ctx), required(store)
-    plan = ArchivePlan(hot_s=spec.hot_s, purges=purges, is_dry=is_dry)
 
     async def archived(client: Client) -> ArchiveReport | None:
         async with client.connections.log() as ports:
-            return await run_archive(ports, config, spec, plan=plan, tell=_Progress().tell)
+            return await run_archive(
+                ports, config, spec, purges=purges, is_dry=is_dry, tell=_Progress().tell
+            )
 
     report = call(ctx, archived, by=by)
     if report is None:
