@@ -129,11 +129,17 @@ async def remove_marks(url: str, *, stack: Stack, settings: LinkSettings | None 
 
 
 async def note_streams(link: Link, stack: Stack) -> None:
-    """Note the streams of `stack` as they are, whatever was noted before: they were restored."""
-    states = await _states(link, stack)
+    """Note the streams of `stack` as they are, since they were restored.
+
+    What was noted before of what they are not to have any more stays.
+    """
+    states, before = await _states(link, stack), await notes_of(link, stack)
     notes = {
-        part: KnownPast(
-            created=each.created, seq=each.last_seq, floor=max(FIRST_SEQ, each.first_seq)
+        part: msgspec.structs.replace(
+            before.get(part, KnownPast()),
+            created=each.created,
+            seq=each.last_seq,
+            floor=max(FIRST_SEQ, each.first_seq),
         )
         for part, each in states.items()
     }

@@ -16,7 +16,9 @@ from streams.jetstream.backup.restore import restore_backup
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
 from streams.jetstream.messages import api
+from streams.keys import STREAMS
 from streams.layout import Stream
+from streams.model.losses import KnownPast, Notes
 from streams.ports.log import START
 from streams.subjects import Stack
 from tests.contracts.samples import commit, deliveries_of
@@ -76,6 +78,22 @@ async def test_a_restored_stack_has_all_at_its_sequences(nats, other, stack, tmp
         assert delivery.content.payload == {"n": 2}, "the first one was acknowledged"
         await source.close()
         assert await ports.log.append(episode, commit("c4", 4), after=2) == 3
+
+
+async def test_what_was_archived_before_is_known_of_a_restored_stack(nats, other, stack, tmp_path):
+    known = {"journal": KnownPast(created="2030-01-01T00:00:00Z", seq=9, archived=7)}
+    async with connect(nats.url, stack=stack) as ports:
+        for bucket in (ports.registry, ports.gates):
+            await bucket.put(STREAMS, msgspec.json.encode(known))
+        await saved(nats, stack, tmp_path / "kept")
+
+    await restored(other, tmp_path / "kept")
+
+    async with connect(other.url, stack=stack, creates=False) as ports:
+        noted = msgspec.json.decode((await ports.registry.get(STREAMS)).value, type=Notes)
+        state = await ports.states.of("journal")
+    assert (noted["journal"].archived, noted["journal"].seq) == (7, 0)
+    assert noted["journal"].created == state.created
 
 
 async def test_an_increment_shares_what_nobody_has_changed(nats, stack, tmp_path):
