@@ -62,6 +62,7 @@ REBUILD_HISTORY: Final = "tests/projections/rebuild/test_history.py"
 REBUILD_LIMITS: Final = "tests/projections/rebuild/test_limits.py"
 REBUILD_RESUMED: Final = "tests/projections/rebuild/test_resume.py"
 REBUILD_VERIFIED: Final = "tests/projections/rebuild/test_verify.py"
+EXPORTS: Final = "tests/vigil/test_exports.py"
 BACKUP: Final = "tests/streams/jetstream/test_backup.py"
 RESTORING: Final = "tests/acceptance/test_backup.py"
 ERASURE: Final = "tests/acceptance/test_erasure.py"
@@ -11864,4 +11865,13 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/vigil/test_archiving.py",
     ),
+    Mutant(
+        "csv-cell-is-no-formula",
+        "export: no cell is a formula",
+        gives("text"),
+        EXPORTS,
+    ),
+    Mutant("export-has-filters-of-list", "export: filters are those of the list", never, EXPORTS),
+    Mutant("export-says-there-is-more", "export: what is cut off is told", never, EXPORTS),
+    Mutant("export-has-a-most", "export: a file has a most", gives("items"), EXPORTS),
 )

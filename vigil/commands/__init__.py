@@ -82,6 +82,9 @@ ENTRIES: Final = {
         "stack.archive", "The archive of the journal: run, list, verify, restore.", is_group=True
     ),
     "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
+    "export": Listed(
+        "stack.export", "Write episodes, findings, outputs, orders or costs to a file."
+    ),
     "backup": Listed(
         "repairs.backup", "Backups of a whole stack: create, verify, restore.", is_group=True
     ),

@@ -70,6 +70,7 @@ NOT_REMOTE: Final[Mapping[str, str]] = {
     "backup create": NEEDS_SERVERS,
     "backup verify": NEEDS_SERVERS,
     "backup restore": NEEDS_SERVERS,
+    "export": "the lists are operations, page by page",
     "encrypt": NEEDS_SERVERS,
     "erase": NEEDS_SERVERS,
     "users password": "passwords are no part of the API",
