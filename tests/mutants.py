@@ -11860,6 +11860,8 @@ TABLE: Final[Sequence[Mutant]] = (
         "retention: what has gone does not come back with a rebuild",
         gives("None"),
         "tests/client/test_retention.py",
+    ),
+    Mutant(
         "archive-runs-daily",
         "archive: a node archives once a day",
         never,
