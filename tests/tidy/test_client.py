@@ -10,6 +10,7 @@ import pytest
 from tests.tidy.test_tidy import ROOT, tree_of
 
 BESIDE = {
+    "backup": "it copies the streams of the servers, with the settings of who runs them",
     "archive": "it reads and writes segments where the settings of this machine say they are",
     "check": "it checks an app file, and asks no stack",
     "console": "it serves the console, which is built on the client",
@@ -36,12 +37,14 @@ ALSO = {
     "choice": ("vigil.asking.approval_requests",),
     "definitions": ("vigil.serving.app",),
     "events": ("vigil.asking.refusals", "vigil.serving.rules"),
+    "export": ("projections.records",),
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
     "inbox": ("engine.errors",),
     "lab": ("engine.operations.lab_verdict", "vigil.asking.lab", "vigil.serving.app"),
     "login": ("vigil.logins",),
     "mode": ("vigil.asking.stack",),
     "outputs": (TARGET,),
+    "projections": ("vigil.serving.own_projection",),
     "publish": ("vigil.asking.listening",),
     "workflows": (TARGET, "engine.app.tools", "vigil.asking.rows", "vigil.asking.stack"),
 }

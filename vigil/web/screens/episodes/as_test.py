@@ -1,4 +1,4 @@
-"""An episode as a test of `vigil.testing`: fired anew, with what the outside answered then. Pure.
+"""An episode as a test of `vigil.testing`: fired anew, with what the outside answered then.
 
 The test fires the expectation with the same payload at the same time of day, gives each tool and
 each child the answers that the journal has, decides as people did, and expects the same end. What
