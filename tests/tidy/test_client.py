@@ -12,6 +12,7 @@ from tests.tidy.test_tidy import ROOT, tree_of
 BESIDE = {
     "backup": "it copies the streams of the servers, with the settings of who runs them",
     "archive": "it reads and writes segments where the settings of this machine say they are",
+    "backup": "it works on servers and files, and makes a stack that no client can connect to yet",
     "check": "it checks an app file, and asks no stack",
     "console": "it serves the console, which is built on the client",
     "layout": "it works on the streams of a stopped stack, to which no client connects",

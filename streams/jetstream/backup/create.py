@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -85,8 +85,7 @@ async def create_backup(
         stack, configs = await setup.prepare(link, stack, creates=False)
         at = link.clock.now()
         writer = BackupWriter(folder, at.strftime("%Y-%m-%dT%H-%M-%S.%fZ"))
-        with ExitStack() as undone:
-            undone.callback(writer.give_up)
+        try:
             saving = _Saving(link, writer, base, tell)
             streams = [
                 await saving.save(part, stream)
@@ -101,9 +100,9 @@ async def create_backup(
                 streams=tuple(streams),
                 base=base.folder.name if base is not None else "",
             )
-            finished = writer.finish(manifest)
-            undone.pop_all()
-            return finished
+            return writer.finish(manifest)
+        finally:
+            writer.clear()
 
 
 def _base(folder: Path, stack: Stack) -> StoredBackup:

@@ -201,8 +201,8 @@ class BackupWriter:
         _sync(self._folder)
         return StoredBackup(target, manifest)
 
-    def give_up(self) -> None:
-        """Remove what was written."""
+    def clear(self) -> None:
+        """Remove what was written and is no backup."""
         rmtree(self.partial, ignore_errors=True)
 
 
