@@ -14,16 +14,16 @@ import msgspec
 import typer
 from typer import Argument, Option
 
-from projections.records import (
+from streams.clock import SystemClock
+from vigil import options
+from vigil.client.page import LIMIT_MAX
+from vigil.client.types import (
     CostSummary,
     EpisodeSummary,
     FindingSummary,
     OrderSummary,
     OutputSummary,
 )
-from streams.clock import SystemClock
-from vigil import options
-from vigil.client.page import LIMIT_MAX
 from vigil.commands.call import call
 from vigil.errors import Mistake, Trouble
 from vigil.printing.exports import WRITERS
