@@ -38,7 +38,6 @@ ALSO = {
     "choice": ("vigil.asking.approval_requests",),
     "definitions": ("vigil.serving.app",),
     "events": ("vigil.asking.refusals", "vigil.serving.rules"),
-    "export": ("projections.records",),
     "fire": ("engine.app.checks", "engine.app.tools", "engine.validation"),
     "inbox": ("engine.errors",),
     "lab": ("engine.operations.lab_verdict", "vigil.asking.lab", "vigil.serving.app"),
