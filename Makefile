@@ -111,6 +111,7 @@ crashes: $(READY) ## Have a node die at every moment of a story; make test does 
 
 simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 40
 	VIGIL_TEST_SIZE=worlds=$(or $(SEEDS),1000) $(LONG) --numprocesses 2 --dist worksteal tests/simulation/test_survival.py
+	VIGIL_TEST_SIZE=retained $(LONG) tests/projections/test_years.py
 
 mutants: $(READY) ## Switch off each guard and see that a test notices; NEW=1 leaves out what was killed as it is
 	$(BIN)/python -m tests.mutation $(if $(NEW),--new)

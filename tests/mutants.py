@@ -11876,4 +11876,10 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("export-has-filters-of-list", "export: filters are those of the list", never, EXPORTS),
     Mutant("export-says-there-is-more", "export: what is cut off is told", never, EXPORTS),
     Mutant("export-has-a-most", "export: a file has a most", gives("items"), EXPORTS),
+    Mutant(
+        "gone-while-read-is-gone",
+        "retention: nobody reads half of what leaves meanwhile",
+        gives('row | {"history": history}'),
+        PRUNED_ROWS,
+    ),
 )

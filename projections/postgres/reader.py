@@ -447,7 +447,7 @@ async def show_finding(
     if finding is None:
         return None
     history = await _rows(pool, "list_finding_events", stack.name, key, ROWS_MAX, at)
-    return finding | {"history": history}
+    return _with_history(finding, history)
 
 
 async def list_finding_events_of(pool: Pool, stack: Stack, episode_id: UUID) -> list[Row]:
@@ -662,7 +662,7 @@ async def show_output(
         output = _only(await _rows(pool, "show_output_at", stack.name, key, at))
     if output is None:
         return None
-    return output | {"history": await list_output_events(pool, stack, key, at=at)}
+    return _with_history(output, await list_output_events(pool, stack, key, at=at))
 
 
 async def list_output_events(
@@ -959,3 +959,8 @@ async def _rows(pool: Pool, name: str, *args: object) -> list[Row]:
 
 def _only(rows: list[Row]) -> Row | None:
     return rows[0] if rows else None
+
+
+def _with_history(row: Row, history: list[Row]) -> Row | None:
+    """Return a row with what happened; None: it has left since the row was read, with all of it."""
+    return row | {"history": history} if history else None  # guard: gone-while-read-is-gone

@@ -10,6 +10,7 @@ import pytest
 from projections.errors import NotCaughtUp
 from projections.postgres import prune as pruning
 from projections.postgres.prune import count_old, prune
+from projections.postgres.reader import show_finding, show_output
 from streams.clock import SystemClock
 from streams.memory import memory_ports
 from streams.model.events import (
@@ -412,6 +413,18 @@ async def test_a_reader_in_a_loop_never_sees_half_an_episode(ports, pool, stack,
     await deleting
     assert looks > 3
     assert await episodes(pool, stack) == set()
+
+
+@pytest.mark.parametrize("what", ["finding", "output"])
+async def test_what_leaves_while_it_is_read_is_read_as_gone(pool, stack, what):
+    """A reader that has the row asks for its history next."""
+    await raise_over(pool, stack)
+    await write_events(pool, lives.proposed(), stack=stack, subject=stack.output("mail:1"))
+    key = {"finding": "disk:h1", "output": "mail:1"}[what]
+    show = {"finding": show_finding, "output": show_output}[what]
+    assert (await show(pool, stack, key))["history"]
+    await pool.execute(f"DELETE FROM {what}_events")  # noqa: S608 - our own
+    assert await show(pool, stack, key) is None
 
 
 async def test_a_dry_run_counts_what_would_leave_and_what_holds_the_rest(pool, stack):

@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import structs
 
-from vigil.settings import Config
+from vigil.settings import FILE, Config, retention_in
 
 if TYPE_CHECKING:
     from projections.postgres.pool import Pool
@@ -136,6 +137,7 @@ def link_settings(config: Config, *, is_staying: bool = False) -> LinkSettings:
     from streams.jetstream import LinkSettings
 
     settings = config.settings
+    kept = _events_kept_s()
     return LinkSettings(
         # guard: command-gives-up-soon
         first_tries_s=STAYING_TRIES_S if is_staying else COMMAND_TRIES_S,
@@ -147,7 +149,18 @@ def link_settings(config: Config, *, is_staying: bool = False) -> LinkSettings:
         creds=settings.nats_creds or None,
         inbox_prefix=settings.nats_inbox,
         domain=settings.nats_domain,
+        events_max_age_s=LinkSettings.events_max_age_s if kept is None else kept,
     )
+
+
+def _events_kept_s() -> float | None:
+    """Return how long `[retention]` wants domain events kept, in seconds; None: it does not say."""
+    kept = retention_in(Path(FILE))
+    if kept is None or kept.events is None:
+        return None
+    from engine.app.checks import kept_of
+
+    return float(kept_of(kept)["events"])
 
 
 @asynccontextmanager
