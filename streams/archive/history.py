@@ -18,7 +18,7 @@ import msgspec
 from streams.archive.archive import Archive, first_with, identity
 from streams.archive.restored import read_restored
 from streams.errors import DamagedSegment, NotInArchive, UnreadableEvent
-from streams.keys import STREAMS
+from streams.keys import ARCHIVED, STREAMS
 from streams.layout import Kind, Stream
 from streams.model.events import EpisodeOpened, WorkflowStarted
 from streams.model.losses import read_notes
@@ -62,7 +62,9 @@ class HistoryLog:
         # guard: history-looks-only-back
         if after != START or not is_journal or not _may_lack(kind, live):
             return live
-        if not await self._archived(self._ports.stack.part_of(kind, key)):
+        # Not by what is noted of its stream: that is another one since the stack has been spread
+        # over more.
+        if await self._ports.registry.get(ARCHIVED) is None:
             return live
         past = await self._past(kind, key)
         ours = {each.commit.id for each in live}

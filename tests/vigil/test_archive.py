@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -24,6 +26,9 @@ from vigil.archiving.settings import ArchiveSpec
 from vigil.asking.repairs.diagnosis import look_at_archive
 
 NOW = SystemClock().now()
+
+ROUNDS = 4
+"""Of work and archiving: longer than two looks of a node at its streams."""
 EPISODES = [str(UUID(int=number)) for number in range(1, 5)]
 
 
@@ -183,3 +188,34 @@ def test_a_hot_window_that_is_shorter_than_events_last_is_noted():
     first, second, _ = look_at_archive(spec, report(), now=NOW)
     assert (first.status, second.status) == ("ok", "note")
     assert "3 days" in second.says
+
+
+def ended(vigil: Vigil, count: int) -> list[str]:
+    """Return the ids of so many episodes, once they have ended."""
+    rows = vigil.wait_for(
+        "episodes", "list", "--status", "done", until=lambda rows: len(rows) == count
+    )
+    return [each["episode_id"] for each in rows]
+
+
+def test_a_node_goes_on_while_its_journal_is_archived(
+    standing: Vigil, tmp_path: Path, write_app: Callable[[], None]
+):
+    """It watches whether the journal has lost its past, every 3 seconds."""
+    write_app()
+    (tmp_path / "vigil.toml").write_text('[archive]\nstore = "archive"\nhot_days = 0\n')
+    ids: list[str] = []
+    with standing.running("node", "--app", "watch:app") as node:
+        node.wait_said("node up")
+        standing.wait_for("episodes", "list", until=lambda _: True)
+        for number in range(1, ROUNDS + 1):
+            event = json.dumps({"host": f"h{number}"})
+            published = standing.run("publish", "host.seen", event)
+            assert published.returncode == 0, (published.stderr, node.said)
+            ids = ended(standing, number)
+            (part,) = standing.ask("archive", "run")["parts"]
+        assert part["archived"] > 0
+        assert node.stop(signal.SIGTERM) == 0
+    (oldest, *_) = sorted(ids, key=lambda each: standing.ask("episodes", "show", each)["queued_at"])
+    assert standing.run("episodes", "replay", oldest).returncode == 0
+    assert standing.run("archive", "cat", oldest).returncode == 0

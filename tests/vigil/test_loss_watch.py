@@ -101,6 +101,24 @@ def test_a_journal_that_was_purged_up_to_a_floor_that_is_noted_has_lost_nothing(
     assert (lost.lack, lost.first_seq) == (Lack.BEGINS_LATE, 6)
 
 
+def test_a_journal_that_is_purged_again_while_a_loss_is_confirmed_has_lost_nothing():
+    ports, fill = stack_of(9)
+    clock = SimClock()
+
+    async def play():
+        await fill()
+        watching = watch(ports)
+        await watching.begin()
+        async with clock.timeout(3 * NOTICED_S), asyncio.TaskGroup() as group:
+            following = group.create_task(watching.follow())
+            for floor in range(2, 9):
+                await purge(ports, "journal", floor=floor, clock=clock, check=lambda: None)
+                await clock.sleep(CONFIRM_S)
+            following.cancel()
+
+    simulate(play())
+
+
 def test_rows_that_know_more_than_a_stream_has_stop_the_process_before_it_begins():
     ports, fill = stack_of(3)
 

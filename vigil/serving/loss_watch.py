@@ -154,8 +154,6 @@ class LossWatch:
         """Return how streams are; raise `LogLost` if two looks in a row find one that has lost."""
         losses = await self._losses(parts)
         if losses:
-            if any(loss.lack is Lack.BEGINS_LATE for loss in losses.values()):
-                await self._learn_floors()
             await self.clock.sleep(CONFIRM_S)  # guard: loss-needs-two-looks
             again = await self._losses([*losses])
             losses = {part: loss for part, loss in again.items() if loss.lack is losses[part].lack}
@@ -164,12 +162,14 @@ class LossWatch:
             raise self._lost([*losses.values()])
         return self._seen
 
-    async def _learn_floors(self) -> None:
-        """Learn where streams begin since what is archived was removed from them."""
-        for part, noted in (await self._noted()).items():
-            known = self._known.get(part, KnownPast())
-            floor = max(known.floor, noted.floor)  # guard: loss-archived-is-not-lost
-            self._known[part] = msgspec.structs.replace(known, floor=floor)
+    async def _with_floor(self, part: str, known: KnownPast) -> KnownPast:
+        """Return what is known of a stream, with where it begins since it was last purged.
+
+        To be asked after the stream: whoever purges it on purpose notes that before.
+        """
+        noted = (await self._noted()).get(part, KnownPast())
+        floor = max(known.floor, noted.floor)  # guard: loss-archived-is-not-lost
+        return msgspec.structs.replace(known, floor=floor)
 
     async def _losses(self, parts: Sequence[str]) -> dict[str, Loss]:
         """Return what streams have lost, and note what is known of the others now."""
@@ -185,6 +185,9 @@ class LossWatch:
             known = self._known.get(part, KnownPast())
             known = msgspec.structs.replace(known, seq=max(known.seq, newest))
             loss = what_is_lost(part, known, state)
+            if loss is not None and loss.lack is Lack.BEGINS_LATE:
+                known = await self._with_floor(part, known)
+                loss = what_is_lost(part, known, state)
             if loss is not None:
                 if not (may_catch_up(loss, state) and self._is_given_time(part)):
                     lost[part] = loss

@@ -164,7 +164,12 @@ async def _find(link: Link, stack: Stack, known: Mapping[str, int]) -> FoundLoss
         noted = notes.get(part, KnownPast())
         seq = max(noted.seq, *(each.get(part, 0) for each in (known, positions, marked)))
         state = await states.of(part)
-        loss = what_is_lost(part, msgspec.structs.replace(noted, seq=seq), state)
+        known_of = msgspec.structs.replace(noted, seq=seq)
+        loss = what_is_lost(part, known_of, state)
+        if loss is not None and loss.lack is Lack.BEGINS_LATE:
+            # Asked after the stream: whoever purges it on purpose notes that before.
+            floor = (await notes_of(link, stack)).get(part, noted).floor
+            loss = what_is_lost(part, msgspec.structs.replace(known_of, floor=floor), state)
         # A mark says that somebody has given the stream its time to catch up.
         # guard: loss-catch-up-not-asked
         if loss is not None and (part in marked or not may_catch_up(loss, state)):

@@ -11,8 +11,10 @@ from streams.archive.history import with_history
 from streams.archive.memory import MemoryArchive
 from streams.archive.restored import restore
 from streams.errors import DamagedSegment, NotInArchive, UnreadableEvent
+from streams.keys import ARCHIVED
 from streams.layout import Kind, Stream
 from streams.ports.log import START
+from streams.subjects import Stack
 from tests.engine.archive.stage import HOUR_S, Stage, play
 from tests.engine.reactor import journals as given
 
@@ -297,3 +299,16 @@ def test_a_restored_episode_is_read_without_the_archive():
         return len(restored), others, await log.read(stage.stack.episode("a"))
 
     assert staged(scene) == (3, [], [])
+
+
+def test_an_episode_is_read_after_its_stack_was_spread_over_more_streams():
+    async def scene(stage: Stage):
+        await purged(stage)
+        spread = Stage(stack=Stack("s", partitions=3), clock=stage.clock, store=stage.store)
+        entry = await stage.ports.registry.get(ARCHIVED)
+        await spread.ports.registry.put(ARCHIVED, entry.value)
+        subject = spread.stack.episode("a")
+        records = await log_of(spread).read(subject)
+        return len(records), {each.subject for each in records} == {subject}
+
+    assert staged(scene) == (3, True)
