@@ -1979,6 +1979,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "compared-at-one-position", "rebuild: compared at one position", dropped, REBUILD_VERIFIED
     ),
+    Mutant(
+        "claims-stay-as-they-are",
+        "rebuild: tables whose source keeps no history stay",
+        gives('("projection_checkpoints",)').at("iter"),
+        REBUILD_HISTORY,
+    ),
     Mutant("pruned-rows-stay-away", "rebuild: what was pruned stays away", never, REBUILD_HISTORY),
     Mutant(
         "rows-of-lost-history-stay", "rebuild: rows without history stay", never, REBUILD_HISTORY

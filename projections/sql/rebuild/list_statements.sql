@@ -1,7 +1,7 @@
 -- What a rebuild does to each table whose rows have a stack, as statements: $1 of them is the stack.
 -- `key` are the columns that name a row within a stack; note_touched has a statement for each
 -- number of the first of them.
--- $1 the schema of the tables, $2 the schema beside it, $3 tables that are left alone.
+-- $1 the schema of the tables, $2 the schema beside it.
 WITH columns AS (
     SELECT
         c.relname::text AS name, a.attname::text AS column_name,
@@ -18,7 +18,6 @@ WITH columns AS (
     WHERE
         c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
         AND c.relkind = 'r'
-        AND c.relname <> ALL ($3::text[])
 ), tables AS (
     SELECT
         name,

@@ -8,6 +8,7 @@ from projections.postgres.rebuild import fresh
 from projections.postgres.rebuild.rebuild import TableChange
 from streams.clock import SystemClock
 from streams.history import LogHistory
+from streams.keys import episode_claim
 from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.subjects import Stack
@@ -76,6 +77,22 @@ async def test_what_retention_has_taken_does_not_come_back(ports, pool, stack):
     found = await rows_of(pool, "episodes", stack=stack)
     assert old not in {str(each["episode_id"]) for each in found}
     assert len(found) == 4
+
+
+async def test_claims_stay_as_they_are_whatever_is_done_beside_them(ports, pool, stack):
+    await fill(ports)
+    await ports.leases.acquire(episode_claim("monitor", lives.episode_id(7)), holder="n1")
+    await projected(ports, pool)
+    before = await rows_of(pool, "work_claims", stack=stack)
+    assert before
+
+    async def prune(connection, stack):
+        await connection.execute("DELETE FROM work_claims WHERE stack = $1", stack.name)
+
+    assert (await verified(ports, pool, prune=prune)).difference is None
+    await spoil(pool, stack)
+    await rebuilt(ports, pool, prune=prune)
+    assert await rows_of(pool, "work_claims", stack=stack) == before
 
 
 async def test_a_rebuild_makes_the_rows_of_another_layout(ports, pool, stack):
