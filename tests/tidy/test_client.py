@@ -10,7 +10,6 @@ import pytest
 from tests.tidy.test_tidy import ROOT, tree_of
 
 BESIDE = {
-    "backup": "it copies the streams of the servers, with the settings of who runs them",
     "archive": "it reads and writes segments where the settings of this machine say they are",
     "backup": "it works on servers and files, and makes a stack that no client can connect to yet",
     "check": "it checks an app file, and asks no stack",
