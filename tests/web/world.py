@@ -152,7 +152,11 @@ async def release_is_wanted(ctx, trigger):
 async def release_is_agreed(ctx, trigger):
     version = trigger.payload["version"]
     answer = await ctx.approval(
-        {"deploy": version}, summary=f"agree on {version}", quorum=2, requester_may_approve=False
+        {"deploy": version},
+        summary=f"agree on {version}",
+        quorum=2,
+        requester_may_approve=False,
+        editable=True,
     )
     return ConvergeResult(summary=f"{version}: {answer.status}")
 

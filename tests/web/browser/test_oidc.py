@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-import uvicorn
 from playwright.async_api import expect
 
 from streams.clock import SystemClock
+from tests.web.browser.conftest import served_here
 from tests.web.oidc.provider import CLIENT, SECRET, LocalProvider
 from tests.web.oidc.provider import serving as providing
-from vigil.serving.http_program import HttpProgram
 from vigil.web.app import console
 from vigil.web.oidc.provider import provider_in
-from vigil.web.serve import GRACE_S, listen
 
 TABLE = f"""
 [oidc]
@@ -45,16 +42,8 @@ async def address(client, provider, tmp_path, monkeypatch) -> AsyncIterator[str]
     file = tmp_path / "vigil.toml"
     file.write_text(TABLE.replace("ISSUER", provider.issuer))
     app = console(client, oidc=provider_in(file, SystemClock()))
-    socket = listen("127.0.0.1", 0)
-    server = HttpProgram(
-        uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=GRACE_S)
-    )
-    running = asyncio.create_task(server.serve([socket]))
-    try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
-    finally:
-        server.stop()
-        await running
+    async with served_here(app) as address:
+        yield address
 
 
 async def test_who_signs_in_elsewhere_is_back_where_they_wanted_and_decides_by_name(

@@ -49,6 +49,9 @@ WHOLE: Final = "changes"
 
 REASON: Final = "reason"
 
+ROWS_MAX: Final = 16
+"""Most lines of a field for a part of a plan; longer ones are scrolled."""
+
 
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read a request, and draw it; with changes, also what they make of the plan."""
@@ -216,7 +219,7 @@ def _changing(asked: PageRequest, plan: object, patch: object) -> Element:
         "Change it first",
         form_(".form", method="post", action=asked.path)[
             (
-                label[name, textarea(name=key, rows="2", spellcheck="false")[_text(part)]]
+                label[name, textarea(name=key, rows=_rows(part), spellcheck="false")[_text(part)]]
                 for key, name, part in fields
             ),
             small["Each is JSON: a text stands in quotes, null leaves a part out."],
@@ -224,6 +227,11 @@ def _changing(asked: PageRequest, plan: object, patch: object) -> Element:
             div(".buttons")[button(type="submit")["See what becomes of it"]],
         ],
     )
+
+
+def _rows(part: object) -> str:
+    """Return how high a field is, in lines, so that all of what it has is seen at once."""
+    return str(min(max(_text(part).count("\n") + 1, 2), ROWS_MAX))
 
 
 def _not_for_you() -> Element:

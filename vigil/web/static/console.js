@@ -9,7 +9,8 @@
   const say = text => { const line = by('say'); line.textContent = text; line.classList.toggle('said', !!text); };
 
   // Make `a` look like `b`. Nodes that stay keep focus, text, scroll, and what people opened.
-  const key = node => node.nodeType === 1 ? node.id || node.dataset?.key : '';
+  // By attributes: the field `id` of a form hides the form's own `id`.
+  const key = node => node.nodeType === 1 ? node.getAttribute('id') || node.getAttribute('data-key') || '' : '';
   const KEPT = new Set(['open']);
   function morph(a, b) {
     if (a.nodeName !== b.nodeName || key(a) !== key(b)) return a.replaceWith(b);
@@ -44,6 +45,20 @@
     if (focused !== document.body && !focused.isConnected) { by('main').focus(); say('What you were on has changed.'); }
   }
 
+  // What comes faster than people see is shown together: of each part only the newest.
+  const SHOWN_MS = 100, PART = /<div id="(part-[^"]*)" data-part/g, parts = new Map();
+  let shownAt = 0, showing = 0;
+  const showAll = () => {
+    showing = 0; shownAt = performance.now();
+    const text = [...parts.values()].join(''); parts.clear(); show(parse(text)); tick();
+  };
+  function receive(text) {
+    const found = [...text.matchAll(PART)];
+    found.forEach((each, at) => parts.set(each[1], text.slice(each.index, found[at + 1]?.index)));
+    const wait = shownAt + SHOWN_MS - performance.now();
+    if (wait <= 0 && !showing) showAll(); else showing ||= setTimeout(showAll, Math.max(0, wait));
+  }
+
   // Live regions.
   const main = document.querySelector('[data-live]');
   const WORDS = { live: 'Live', waiting: 'Reconnecting…', paused: 'Paused', away: 'Not up to date', static: 'Not live' };
@@ -65,7 +80,7 @@
       source = new EventSource(address); alive();
       source.onopen = () => { if (lost) { lost = null; note(''); } tries = 0; state('live'); alive(); };
       source.onmessage = event => {
-        last = +event.lastEventId; away(''); alive(); show(parse(event.data)); tick();
+        last = +event.lastEventId; away(''); alive(); receive(event.data);
       };
       source.addEventListener('away', event => { away(event.data); alive(); });
       source.addEventListener('ping', alive);
