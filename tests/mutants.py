@@ -11888,4 +11888,22 @@ TABLE: Final[Sequence[Mutant]] = (
         gives('row | {"history": history}'),
         PRUNED_ROWS,
     ),
+    Mutant(
+        "local-agent-acts-as-login",
+        "mcp: on a stack that wants people to sign in, who has started a server acts as the login",
+        never,
+        "tests/mcp/test_local.py",
+    ),
+    Mutant(
+        "agent-by-its-token",
+        "mcp: a token that is marked as an agent's is one",
+        never,
+        MCP_TOOLS,
+    ),
+    Mutant(
+        "api-agents-run-dry",
+        "api: what an agent asks for is a trial",
+        dropped,
+        API_ASKING,
+    ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,14 +21,21 @@ from streams.errors import Incompatible
 from streams.json import UNDECODABLE
 from streams.keys import LOGIN
 from streams.model.events import LoginRequired
-from vigil.errors import Trouble
+from vigil.errors import Mistake, NotSignedIn, Trouble
 from vigil.settings import Config, shown
 
 if TYPE_CHECKING:
+    from engine.people.identity import Identity
+    from streams.model.people import Role
     from streams.ports.all import Ports
 
 VARIABLE: Final = "VIGIL_LOGIN"
 """Has the secret of a session or of a token."""
+
+SCOPE: Final = "commands"
+"""What a token with scopes has to have for the command line."""
+
+_SIGN_IN: Final = "run `vigil login`"
 
 FILE_BYTES_MAX: Final = 1_048_576
 """Of the file with the logins."""
@@ -75,6 +82,29 @@ def secret_for(config: Config) -> str | None:
         return given
     found = _read().get(_key(config))
     return None if found is None else found.secret
+
+
+async def login_for(
+    config: Config,
+    role: Role,
+    *,
+    identify: Callable[[str], Awaitable[Identity | None]],
+    typed: str | None,
+) -> Identity:
+    """Return who has signed in here, for what takes `role`; the errors are those of a command."""
+    secret = secret_for(config)
+    if secret is None:
+        raise NotSignedIn("this stack wants to know who orders something", remedy=_SIGN_IN)
+    who = await identify(secret)
+    if who is None:
+        raise NotSignedIn("your login is over", remedy=_SIGN_IN)
+    if not who.may(role, SCOPE):  # guard: command-for-its-role
+        says = f"this takes the role {role}, and {who.name!r} is {who.role}"
+        scopes = "" if who.scopes is None else f", for {', '.join(sorted(who.scopes))} alone"
+        raise Trouble(f"{says}{scopes}")
+    if typed is not None and typed != who.name:  # guard: by-is-the-login
+        raise Mistake(f"--by: you are signed in as {who.name!r}, and nobody else; leave it out")
+    return who
 
 
 def keep(config: Config, login: KeptLogin | None) -> None:

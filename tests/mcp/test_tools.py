@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from structlog.testing import capture_logs
 
-from engine.people.identity import Role
+from engine.people.identity import Identity, Role
 from streams.clock import SystemClock
 from streams.layout import Stream
 from streams.memory import memory_ports
@@ -177,6 +177,13 @@ async def test_what_an_agent_fires_is_a_dry_run_unless_it_says_otherwise(scopes,
     async with keeping() as (_, client), served(client, program(*scopes)) as mcp:
         answer = await mcp.call_tool("fire", asked)
     assert answer.structured_content["is_dry_run"] is is_dry
+
+
+async def test_a_token_that_is_marked_as_an_agents_is_one_whatever_its_scopes():
+    who = Identity(name="cleo", role=Role.OPERATOR, token="t1", is_agent=True)
+    async with keeping() as (_, client), served(client, who) as mcp:
+        answer = await mcp.call_tool("fire", FIRE)
+    assert answer.structured_content["is_dry_run"]
 
 
 async def test_what_an_agent_publishes_is_not_published_unless_it_says_so():

@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from streams.model.people import Role
 from vigil import logins
-from vigil.errors import Mistake, NotSignedIn, ServerAway, StackNotFound, Trouble
+from vigil.errors import ServerAway, StackNotFound, Trouble
 
 if TYPE_CHECKING:
     from vigil.client.client import Client
     from vigil.settings import Config
-
-SCOPE: Final = "commands"
-"""What a token with scopes has to have for the command line."""
-
-_SIGN_IN: Final = "run `vigil login`"
 
 NEEDED: Final[Mapping[str, Role]] = {
     **dict.fromkeys(
@@ -121,19 +116,8 @@ async def order_as_login(
         # What was typed may be wrong: the command says so first. It orders nothing in any case.
         client.connections.withhold_log(error)
         return
-    secret = logins.secret_for(config)
-    if secret is None:
-        raise NotSignedIn("this stack wants to know who orders something", remedy=_SIGN_IN)
-    who = await client.people.identify(secret)
-    if who is None:
-        raise NotSignedIn("your login is over", remedy=_SIGN_IN)
     role = Role.VIEWER if command in OWN else NEEDED[command]
-    if not who.may(role, SCOPE):  # guard: command-for-its-role
-        says = f"this takes the role {role}, and {who.name!r} is {who.role}"
-        scopes = "" if who.scopes is None else f", for {', '.join(sorted(who.scopes))} alone"
-        raise Trouble(f"{says}{scopes}")
+    who = await logins.login_for(config, role, identify=client.people.identify, typed=typed)
     if role is Role.APPROVER and not who.is_person:  # guard: programs-decide-nothing
         raise Trouble("programs decide on no approvals", remedy="sign in as a person")
-    if typed is not None and typed != who.name:  # guard: by-is-the-login
-        raise Mistake(f"--by: you are signed in as {who.name!r}, and nobody else; leave it out")
     client.connections.order_as(who.name)

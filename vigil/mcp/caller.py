@@ -56,6 +56,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_agent(self) -> bool:
         """Whether its token is marked as that of an agent."""
+        if self.identity.is_agent:  # guard: agent-by-its-token
+            return True
         return self.identity.scopes is not None and AGENT in self.identity.scopes
 
     def because(self, reason: str) -> str:

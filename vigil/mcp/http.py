@@ -21,6 +21,7 @@ from engine.people.identity import Identity
 from vigil.client.client import Client
 from vigil.errors import Mistake
 from vigil.mcp.caller import CALLS_PER_MINUTE_MAX, READ, Caller, scopes_of
+from vigil.mcp.local import LocalCaller
 from vigil.mcp.server import Context, Serving, server_of
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def asgi_app(
     url: str,
     identify: Identify | None,
     local: Identity | None = None,
+    caller: LocalCaller | None = None,
     app: App | None = None,
     console_url: str = "",
     calls_per_minute: int = CALLS_PER_MINUTE_MAX,
@@ -92,6 +94,7 @@ def asgi_app(
         identify: returns whose token a text is. None: nobody needs a token, and who calls is
             `local`.
         local: who calls where nobody needs a token.
+        caller: makes sure of that before each call that acts.
         app: whose rules are tried, and whose parts definitions may name.
         console_url: where people sign in and decide; empty: `decide` tells them to type a command.
         calls_per_minute: most requests of one caller in a minute.
@@ -108,7 +111,8 @@ def asgi_app(
             )
         serving = Serving(
             client=client,
-            identity_of=lambda _: local,
+            identity_of=lambda _: local if caller is None else caller.identity,
+            before_acting=None if caller is None else caller.before_acting,
             app=app,
             console_url=console_url,
             calls_per_minute=calls_per_minute,

@@ -15,6 +15,7 @@ from engine.people.identity import Identity
 from vigil.client.client import Client
 from vigil.errors import Mistake
 from vigil.mcp.http import PATH, asgi_app, is_loopback
+from vigil.mcp.local import LocalCaller
 from vigil.mcp.server import Serving, server_of
 from vigil.serving.exit import EXIT_S
 from vigil.serving.http_program import HttpProgram
@@ -38,8 +39,14 @@ class ServerPlan:
     config: Config
     identity: Identity
     """Who calls: whoever has started the server."""
+    typed: str | None = None
+    """What was given as `--by`."""
     app: App | None = None
     console_url: str = ""
+
+    def caller(self, client: Client) -> LocalCaller:
+        """Return whoever has started the server, for each call."""
+        return LocalCaller(client, self.config, self.identity, typed=self.typed)
 
 
 async def serve_stdio(plan: ServerPlan) -> None:
@@ -47,9 +54,11 @@ async def serve_stdio(plan: ServerPlan) -> None:
     # The thread that reads stdin cannot be ended, and there is nothing to put in order.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     async with Client.of(plan.config, by=plan.identity.name) as client:
+        local = plan.caller(client)
         serving = Serving(
             client=client,
-            identity_of=lambda _: plan.identity,
+            identity_of=lambda _: local.identity,
+            before_acting=local.before_acting,
             app=plan.app,
             console_url=plan.console_url,
         )
@@ -78,6 +87,7 @@ async def serve_http(plan: ServerPlan, host: str, port: int) -> None:
             url=url,
             identify=None,
             local=plan.identity,
+            caller=plan.caller(client),
             app=plan.app,
             console_url=plan.console_url,
         )

@@ -53,7 +53,7 @@ from vigil.mcp.caller import CALLS_PER_MINUTE_MAX, Caller, CallRate, named_clien
 from vigil.mcp.changes import ChangesBus
 from vigil.mcp.table import TOOLS, listed, tools_for
 from vigil.mcp.tasks import EpisodeTasks, opens_pages
-from vigil.mcp.tool import AnyTool, AskPerson, ServedCall, wrapped
+from vigil.mcp.tool import AnyTool, AskPerson, ServedCall, ToolKind, wrapped
 from vigil.version import vigil_version
 
 T = TypeVar("T")
@@ -102,6 +102,8 @@ class Serving:
     """Whose rules `what_would_fire` tries, and whose parts definitions may name."""
     console_url: str = ""
     """Where people sign in and decide."""
+    before_acting: Callable[[], Awaitable[None]] | None = None
+    """Makes sure who acts before a call that does; None: each request says it by itself."""
     calls_per_minute: int = CALLS_PER_MINUTE_MAX
     rate: CallRate = field(init=False)
     changes: ChangesBus = field(init=False)
@@ -175,8 +177,10 @@ async def _noted(serving: Serving, ctx: Context, call_next: CallNext) -> Handler
     """Count a request of a caller, and note who has made it, how, and how it ended."""
     if ctx.method not in COUNTED:
         return await call_next(ctx)
-    call, clock = serving.call_of(ctx), serving.client.connections.clock
-    caller, began_s = call.caller, clock.monotonic_s()
+    clock = serving.client.connections.clock
+    if serving.before_acting is not None and _acts(ctx):
+        await as_protocol_error(serving.before_acting())
+    caller, began_s = serving.call_of(ctx).caller, clock.monotonic_s()
     outcome = "error"
     try:
         _take_turn(serving, caller, now_s=began_s)
@@ -194,6 +198,12 @@ async def _noted(serving: Serving, ctx: Context, call_next: CallNext) -> Handler
             outcome=outcome,
             ms=round((clock.monotonic_s() - began_s) * MS_PER_S, 1),
         )
+
+
+def _acts(ctx: Context) -> bool:
+    """Return whether a request is to change something."""
+    tool = TOOLS.get(_what(ctx.params)) if ctx.method == "tools/call" else None
+    return ctx.method == "tasks/cancel" or (tool is not None and tool.kind is ToolKind.ACT)
 
 
 def _take_turn(serving: Serving, caller: Caller, *, now_s: float) -> None:

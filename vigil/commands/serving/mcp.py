@@ -101,6 +101,7 @@ def serve(
     plan = serving.ServerPlan(
         config=config,
         identity=local_identity(options.who(config, by), scopes),
+        typed=by,
         app=_loaded(typed),
         console_url=checked_url(console_url),
     )

@@ -12,6 +12,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from engine.people.identity import Identity
 from streams.json import UNDECODABLE, is_deeper
 from vigil.web.api.operation import AnyOperation, ApiRequest
 from vigil.web.api.problems import MALFORMED, MISTAKE, NOT_JSON, TOO_LARGE, ProblemRaised
@@ -30,6 +31,9 @@ KEY_CHARS_MAX: Final = 512
 
 IDEMPOTENCY_KEY: Final = "idempotency-key"
 """The header of draft-ietf-httpapi-idempotency-key-header."""
+
+DRY_RUN: Final = "dry_run"
+"""The field of what may be tried only."""
 
 JSON: Final = "application/json"
 
@@ -99,7 +103,9 @@ async def asked_of(
     if not operation.has_body:
         return _of_query(operation, request, path)
     body = await read_body(request)
-    return of_body(operation, body, request.headers, path, key=key)
+    who = request.state.identity
+    is_dry = isinstance(who, Identity) and who.is_agent
+    return of_body(operation, body, request.headers, path, key=key, is_dry=is_dry)
 
 
 def of_body(
@@ -109,8 +115,9 @@ def of_body(
     path: Mapping[str, str],
     *,
     key: str | None = None,
+    is_dry: bool = False,
 ) -> ApiRequest:
-    """Return what a body asks of `operation`."""
+    """Return what a body asks of `operation`; `is_dry`: it is a trial, unless the body says not."""
     if body or operation.whole:
         check_json(headers)
     whole = decoded(body if operation.whole else body or b"{}")
@@ -126,6 +133,8 @@ def of_body(
                 MISTAKE, f"{name}: the path says it; leave it out of the body", field=name
             )
         fields[name] = msgspec.Raw(msgspec.json.encode(value))
+    if is_dry and DRY_RUN in operation.asks.__struct_fields__:
+        fields.setdefault(DRY_RUN, msgspec.Raw(b"true"))  # guard: api-agents-run-dry
     if key is not None:
         _add_key(fields, operation.key, key)
     try:
