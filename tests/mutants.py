@@ -1983,6 +1983,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "claims-stay-as-they-are",
         "rebuild: tables whose source keeps no history stay",
         gives('("projection_checkpoints",)').at("iter"),
+        dropped,
         REBUILD_HISTORY,
     ),
     Mutant("pruned-rows-stay-away", "rebuild: what was pruned stays away", never, REBUILD_HISTORY),

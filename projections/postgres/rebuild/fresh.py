@@ -123,8 +123,8 @@ async def begin(
             await connection.execute(texts["note"])
     await connection.execute(query("rebuild/set_search_path"), texts["search_path"])
     # They were made all the same: no statement that runs here reaches a table that people read.
-    for name in (*LEFT_ALONE, "projection_checkpoints"):  # guard: claims-stay-as-they-are
-        statements.pop(name, None)
+    for name in (*LEFT_ALONE, "projection_checkpoints"):
+        statements.pop(name, None)  # guard: claims-stay-as-they-are
     kept = left if is_resumed and left is not None else note
     return FreshTables(schema=schema, note=kept, is_resumed=is_resumed, tables=statements)
 
