@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster, NodeProcess
@@ -110,6 +112,7 @@ class Desk:
         return Counter(each["subject_id"] for each in rows)
 
 
+@pytest.mark.timeout(300)
 async def test_what_is_erased_is_in_no_file_and_all_else_stays(cluster, tmp_path):
     desk = Desk(cluster, tmp_path)
     node = await desk.work()
