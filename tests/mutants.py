@@ -1982,7 +1982,6 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "claims-stay-as-they-are",
         "rebuild: tables whose source keeps no history stay",
-        gives('("projection_checkpoints",)').at("iter"),
         dropped,
         REBUILD_HISTORY,
     ),
