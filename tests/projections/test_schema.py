@@ -190,7 +190,7 @@ async def test_what_one_episode_did_is_found_without_looking_at_others(own_pool,
     await own_pool.execute(MANY_STEPS)
     await own_pool.execute("ANALYZE episodes, episode_steps")
     one = await own_pool.fetchval("SELECT episode_id FROM episodes LIMIT 1")
-    for number, value in {1: "'many'", 2: f"'{one}'", 3: "NULL", 4: "100"}.items():
+    for number, value in {1: "'many'", 2: f"'{one}'", 3: "NULL", 4: "100", 5: "NULL"}.items():
         text = text.replace(f"${number}", value)
     (plan,) = json.loads(await own_pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
     assert "episode_steps_pkey" in str(plan)

@@ -319,6 +319,7 @@ ADVICE = {
 NOT_HERE = {
     "agents": "its test is run with the page, and has a node die at every moment, too",
     "lab": "it is about what has happened before",
+    "retention": "its app says how long things are kept, and does nothing",
     "testing": "its tests are run with the page, and have a node die at every moment, too",
 }
 """Page with an app → why it is not among `GUIDES`."""

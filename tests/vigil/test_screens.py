@@ -20,14 +20,14 @@ WITHOUT_SCREEN = {
         "repartition", "uncompress", "users add", "users role", "users groups", "users password",
         "users remove", "users sign-out", "users require-login", "tokens issue", "tokens revoke",
         "login", "logout", "whoami", "retention hold add", "retention hold remove",
-        "archive restore",
+        "archive restore", "backup create", "backup verify", "backup restore", "encrypt", "erase",
     ),
     "runs until it is stopped, and logs": (
         "demo", "up", "node", "project", "console", "mcp serve", "projections run",
     ),
     "prints a text as it is kept": (
         "episodes log", "episodes tail", "episodes result", "episodes prompt", "actors definition",
-        "workflows definition", "archive cat",
+        "workflows definition", "archive cat", "export",
     ),
     "is the same as of the other kind": ("workflows history", "archive verify"),
 }  # fmt: skip
