@@ -11494,12 +11494,6 @@ TABLE: Final[Sequence[Mutant]] = (
         DECLARED_RETENTION,
     ),
     Mutant(
-        "archive-outlives-rows",
-        "retention: rows can be made anew of the archive",
-        never,
-        DECLARED_RETENTION,
-    ),
-    Mutant(
         "stack-keeps-its-streams",
         "retention: an actor says nothing of what the whole stack shares",
         never,

@@ -70,9 +70,6 @@ FAILED_TIMES: Final = 4
 EVENTS_S: Final = 7 * 86_400
 """How long domain events are kept unless the time for them is given, in seconds: 7 days."""
 
-_LATER: Final = (RetentionField.DONE, RetentionField.FAILED, RetentionField.OUTPUTS)
-"""Rows that the archive must be able to make anew."""
-
 COUNT_MAX: Final = 2**31 - 1
 """Largest count or number of seconds that may be declared: 68 years, if it is seconds."""
 
@@ -540,7 +537,7 @@ def problem_of_retention(retention: object) -> str | None:
         kept = kept_of(retention)
     except ValueError as error:
         return str(error)
-    return _problem_of_journal(kept) or _problem_of_archive(kept)
+    return _problem_of_journal(kept)
 
 
 def problem_of_actors_retention(retention: object) -> str | None:
@@ -570,25 +567,6 @@ def _problem_of_journal(kept: Mapping[str, int]) -> str | None:
             f"journal={_days(journal_s)}: an event that is kept for longer, {_days(events_s)},"
             " could open its episode again; keep the journal at least as long as events"
         )
-    return None
-
-
-def _problem_of_archive(kept: Mapping[str, int]) -> str | None:
-    """Return why; rows that neither journal nor archive has could not be made anew."""
-    if RetentionField.ARCHIVE not in kept:
-        return None
-    if RetentionField.JOURNAL not in kept:
-        return "archive: nothing is archived without journal=…; leave it out"
-    there_s = kept[RetentionField.JOURNAL] + kept[RetentionField.ARCHIVE]
-    for what in _LATER:
-        row_s = kept.get(what)
-        if row_s is None or row_s > there_s:  # guard: archive-outlives-rows
-            rows = "for ever" if row_s is None else f"for {_days(row_s)}"
-            archived = _days(kept[RetentionField.ARCHIVE])
-            return (
-                f"archive={archived}: rows of {what.value} are kept {rows}, and"
-                " could not be made anew; keep the archive for longer, or them for less long"
-            )
     return None
 
 

@@ -24,13 +24,11 @@ class RetentionField(StrEnum):
     OUTPUTS = "outputs"
     """Rows of outputs that were delivered, or never will be."""
     DEAD_LETTERS = "dead_letters"
-    """Dead letters that were requeued or discarded: messages and rows."""
+    """Rows of dead letters that were requeued or discarded."""
     EVENTS = "events"
     """Messages of domain events, from their publishing."""
     JOURNAL = "journal"
     """Messages of aggregates that have ended."""
-    ARCHIVE = "archive"
-    """Segments that such messages were archived in."""
 
 
 ROWS: Final = (
@@ -89,11 +87,9 @@ class Retention(Struct, frozen=True, kw_only=True):
     outputs: Time = None
     """Rows of outputs that are delivered, failed, rejected or canceled, with their history."""
     dead_letters: Time = None
-    """Dead letters that were requeued or discarded: their messages and rows. Of a stack only."""
+    """Rows of dead letters that were requeued or discarded. Of a stack only."""
     events: Time = None
     """Domain events, from their publishing: 7 days if it is not given. Of a stack only."""
     journal: Time = None
     """Messages of ended episodes, outputs and instances in JetStream; they are archived then. Of a
     stack only."""
-    archive: Time = None
-    """Archived messages, once they are. Of a stack only."""

@@ -47,7 +47,7 @@ def test_what_cannot_be_kept_so_is_refused_by_stacks_and_actors(retention, probl
     assert problem in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["dead_letters", "events", "journal", "archive"])
+@pytest.mark.parametrize("name", ["dead_letters", "events", "journal"])
 def test_an_actor_says_nothing_of_what_the_whole_stack_shares(name):
     with pytest.raises(DeclarationError, match=f"{name}: is for the whole stack"):
         Actor("a", retention=Retention(**{name: "30d"}))
@@ -62,24 +62,3 @@ def test_the_journal_is_kept_at_least_as_long_as_events_that_could_open_an_episo
 ):
     problem = problem_of_retention(Retention(journal=journal, events=events))
     assert is_refused is ("could open its episode again" in (problem or ""))
-
-
-@pytest.mark.parametrize(
-    ("kept", "problem"),
-    [
-        ({"archive": "30d"}, "nothing is archived without journal=…"),
-        ({"journal": "7d", "archive": "30d"}, "rows of done are kept for ever"),
-        (
-            {"journal": "7d", "archive": "30d", "done": "9d", "failed": "38d"},
-            "rows of failed are kept for 38d",
-        ),
-        (
-            {"journal": "7d", "archive": "30d", "done": "9d", "failed": "37d"},
-            "rows of outputs are kept for ever",
-        ),
-        ({"journal": "7d", "archive": "30d", "done": "9d", "outputs": "9d"}, None),
-    ],
-)
-def test_the_archive_is_kept_for_as_long_as_rows_may_be_made_anew_of_it(kept, problem):
-    found = problem_of_retention(Retention(**kept))
-    assert found is None if problem is None else problem in found
