@@ -11900,4 +11900,10 @@ TABLE: Final[Sequence[Mutant]] = (
         dropped,
         API_ASKING,
     ),
+    Mutant(
+        "later-delivery-makes-no-test",
+        "console: an output that was sent later makes no test",
+        never,
+        "tests/web/screens/test_copies.py",
+    ),
 )

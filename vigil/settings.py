@@ -291,12 +291,13 @@ def retention_in(path: Path) -> Retention | None:
 
     Raises `Mistake` if they cannot be kept so.
     """
-    from engine.app.checks import problem_of_retention
-    from streams.model.retention import Retention
-
     table = table_in(path, RETENTION)
     if table is None:
         return None
+    # What needs no engine loads none.
+    from engine.app.checks import problem_of_retention
+    from streams.model.retention import Retention
+
     known = Retention.__struct_fields__
     if stray := [each for each in table if each not in known]:
         near = get_close_matches(stray[0], known, n=1)

@@ -66,7 +66,8 @@ _LAST_OF_ITEM: Final = ("error_class", "error_detail", "retry_at", "finished_at"
 """Columns of an item of a step that are as the last event says that has a status."""
 
 _ASKED: Final = (
-    "plan_hash", "summary", "approvers", "asked_at", "expires_at", "decided_by", "decided_reason",
+    "plan_hash", "summary", "approvers", "quorum", "barred", "approved_by", "asked_at",
+    "expires_at", "decided_by", "decided_reason", "edited_hash", "decided_at",
 )  # fmt: skip
 """Columns of an item that stay when it is prepared."""
 
@@ -152,7 +153,8 @@ def _placed(earlier: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     if row["plan_hash"] is not None:
         asked = {}
     kept = {name: value for name, value in asked.items() if row[name] is None}
-    return row | kept | {"attempts": row["attempts"] or 0}
+    first = min(row["placed_at"], earlier.get("placed_at") or row["placed_at"])
+    return row | kept | {"attempts": row["attempts"] or 0, "placed_at": first}
 
 
 def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:

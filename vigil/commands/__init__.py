@@ -83,15 +83,20 @@ ENTRIES: Final = {
     ),
     "uncompress": Listed("repairs.layout", "Store the streams of a stopped stack uncompressed."),
     "export": Listed(
-        "stack.export", "Write episodes, findings, outputs, orders or costs to a file."
+        "stack.export",
+        "Write a list as CSV, JSON lines or Parquet, with the filters of the list, page by page.",
     ),
     "backup": Listed(
         "repairs.backup", "Backups of a whole stack: create, verify, restore.", is_group=True
     ),
     "encrypt": Listed(
-        "stack.erasure", "Encrypt data of kinds of subjects, so that they can be erased."
+        "stack.erasure",
+        "Encrypt what is written about subjects of some kinds, so that it can be erased.",
     ),
-    "erase": Listed("stack.erasure", "Destroy the key of a subject's data: contents are gone."),
+    "erase": Listed(
+        "stack.erasure",
+        "Destroy the key of a subject's data: contents are gone, ids and counts stay.",
+    ),
     "projections": Listed(
         "stack.projections", "The tables as a whole: status, rebuild, verify.", is_group=True
     ),

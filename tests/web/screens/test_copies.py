@@ -11,8 +11,10 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.web.world import HTML
+from vigil.web.screens.episodes.as_test import RepeatedOutput, why_not
 
 ROOT = Path(__file__).parents[3]
 APP = "from tests.web.world import app\n"
@@ -47,17 +49,18 @@ async def ended(client, expectation: str, **asked: str):
 
 
 @pytest.mark.parametrize(
-    ("expectation", "said"),
+    ("wanted", "said"),
     [
-        ("price_is_plausible", "('done', '')"),
-        ("stock_is_known", "('failed', 'crash')"),
-        ("disk_has_room", "host:disk:"),
-        ("fleet_is_well", "billing.charge_card"),
-        ("customer_knows", "sent == ["),
+        ({"expectation": "price_is_plausible"}, "('done', '')"),
+        ({"expectation": "stock_is_known"}, "('failed', 'crash')"),
+        ({"expectation": "disk_has_room"}, "host:disk:"),
+        ({"expectation": "fleet_is_well"}, "billing.charge_card"),
+        ({"expectation": "customer_knows", "subject": "ann@example.org"}, "sent == ["),
+        ({"expectation": "customer_knows", "subject": HTML}, "DeliveryFailed('no_line'"),
     ],
 )
-async def test_a_copied_test_runs_and_holds(browser, client, tmp_path, expectation, said):
-    episode = await ended(client, expectation)
+async def test_a_copied_test_runs_and_holds(browser, client, tmp_path, wanted, said):
+    episode = await ended(client, **wanted)
 
     text = (await copied(browser, f"/episodes/{episode.episode_id}"))["As a test of vigil.testing"]
     ran = run(tmp_path, text)
@@ -97,6 +100,17 @@ async def test_what_makes_no_test_says_why(browser, client):
     page = (await browser.get(f"/episodes/{blocked.episode_id}")).text
 
     assert "It has not ended by itself" in page
+
+
+@pytest.mark.parametrize("status", ["failed", "delivered"])
+async def test_an_output_that_was_sent_after_the_end_makes_no_test(client, status):
+    episode = await ended(client, "price_is_plausible")
+    record = replace(await client.episodes.get(episode.episode_id), status="partially_failed")
+    sent = RepeatedOutput(output_key="k", adapter="fax", status=status)
+
+    said = why_not(record, [], [], [sent])
+
+    assert ("sent after it had ended" in said) is (status == "delivered")
 
 
 async def test_json_is_what_the_command_prints(browser, client):

@@ -46,7 +46,7 @@
   }
 
   // What comes faster than people see is shown together: of each part only the newest.
-  const SHOWN_MS = 100, PART = /<div id="(part-[^"]*)" data-part/g, parts = new Map();
+  const SHOWN_MS = 100, PART = /<div id="(part-[^"]*)"[^>]* data-part/g, parts = new Map();
   let shownAt = 0, showing = 0;
   const showAll = () => {
     showing = 0; shownAt = performance.now();

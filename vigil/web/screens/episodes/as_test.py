@@ -16,6 +16,7 @@ import msgspec
 from projections.records import DecisionSummary, EpisodeRecord, StepRow
 from streams.json import JsonObject
 from streams.model.events import StepKind
+from streams.model.outputs import ALL_OUTPUTS_FAILED
 from streams.model.triggers import LogStrategy
 
 WIDTH: Final = 88
@@ -44,7 +45,10 @@ class RepeatedOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why_not(
-    episode: EpisodeRecord, steps: Sequence[StepRow], decisions: Sequence[DecisionSummary]
+    episode: EpisodeRecord,
+    steps: Sequence[StepRow],
+    decisions: Sequence[DecisionSummary],
+    outputs: Sequence[RepeatedOutput],
 ) -> str:
     """Return why an episode makes no test, in words; empty: it does."""
     if episode.status not in ENDED:
@@ -59,6 +63,10 @@ def why_not(
         return "A result of a step is too large to be in the rows."
     if any(each.kind == StepKind.EPISODE and each.error_class for each in steps):
         return "A child has failed."
+    has_failed = episode.error_class == ALL_OUTPUTS_FAILED or episode.status == "partially_failed"
+    # guard: later-delivery-makes-no-test
+    if has_failed and not any(each.status == "failed" for each in outputs):
+        return "An output of it that had failed was sent after it had ended."
     requests = sum(each.kind == StepKind.APPROVAL for each in steps)
     if requests != len(decisions):
         return "Nobody has decided on a request of it in time."

@@ -418,13 +418,13 @@ async def copies(
         steps = (await client.episodes.steps(episode.episode_id)).items
         asked_for = await client.approvals.decided(episode_ids=[episode.episode_id], reverse=True)
         decisions = [each for each in asked_for if each.kind == "episode"]
-        reason = why_not(episode, steps, decisions)
         found = {
             str(each["finding_key"]): str(each["severity"])
             for each in _rows(row["findings"])
             if each["status"] == "active"
         }
         outputs = msgspec.convert(_rows(row["outputs"]), list[RepeatedOutput])
+        reason = why_not(episode, steps, decisions, outputs)
         test = (
             p(".pad.muted")["No test can be made of it. ", reason]
             if reason
