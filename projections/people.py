@@ -32,6 +32,7 @@ from streams.model.events import (
     TokenEvent,
     TokenIssued,
     TokenRevoked,
+    ViewsSaved,
 )
 from streams.ports.log import Recorded
 
@@ -132,7 +133,7 @@ class PeopleFold:
                 self._note_person(event, record)
             elif isinstance(event, TokenEvent):
                 self._note_token(event, record)
-            if not isinstance(event, LoginKept | SessionUsed):
+            if not isinstance(event, LoginKept | SessionUsed | ViewsSaved):
                 self._audit.append(self._audited(event, record, event_no=event_no))
 
     def changes(self) -> Iterator[RowChange]:

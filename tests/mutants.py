@@ -87,6 +87,8 @@ PRUNED_ROWS: Final = "tests/projections/test_prune.py"
 RETENTION_WORKER: Final = "tests/engine/retention/test_worker.py"
 ORDERS: Final = "tests/engine/orders/test_order.py"
 ROSTER: Final = "tests/engine/people/test_roster.py"
+VIEWS: Final = "tests/engine/people/test_views.py"
+SHOWN_VIEWS: Final = "tests/web/screens/test_views.py"
 LOGIN: Final = "tests/engine/people/test_login.py"
 TOKENS: Final = "tests/engine/people/test_token.py"
 PASSWORDS: Final = "tests/engine/people/test_passwords.py"
@@ -3436,6 +3438,42 @@ TABLE: Final[Sequence[Mutant]] = (
         "people: a person has so many sessions",
         gives("[]"),
         LOGIN,
+    ),
+    Mutant(
+        "views-of-own-lists",
+        "people: a saved view is of a list of the console",
+        never,
+        VIEWS,
+    ),
+    Mutant(
+        "views-forget-the-page",
+        "people: a saved view is not of one page, nor of one time",
+        gives("dict(filters)"),
+        VIEWS,
+    ),
+    Mutant(
+        "saved-views-max",
+        "people: a person has so many saved views",
+        never,
+        VIEWS,
+    ),
+    Mutant(
+        "one-default-per-list",
+        "people: a list has one saved view as its default",
+        gives("views"),
+        VIEWS,
+    ),
+    Mutant(
+        "views-of-who-was-added",
+        "people: who is added again has no saved views of the one before",
+        returns("found.views"),
+        VIEWS,
+    ),
+    Mutant(
+        "same-views-noted-once",
+        "people: what changes no saved view is not noted",
+        never,
+        VIEWS,
     ),
     Mutant(
         "refusals-noted-max",
@@ -11425,6 +11463,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "console: nothing is ordered in the past",
         never,
         "tests/web/screens/test_past.py",
+    ),
+    Mutant(
+        "past-saves-no-view",
+        "console: a list of the past has no form for its saved views",
+        gives("True"),
+        SHOWN_VIEWS,
+    ),
+    Mutant(
+        "page-without-its-views",
+        "console: a page goes without its saved views while nobody knows them",
+        uncaught,
+        SHOWN_VIEWS,
     ),
     Mutant(
         "past-is-only-looked-at",

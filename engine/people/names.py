@@ -53,6 +53,11 @@ def link_key(link_id: str) -> str:
     return f"link.{link_id}"
 
 
+def views_key(name: str) -> str:
+    """Return the key of the saved views of somebody."""
+    return f"views.{name}"
+
+
 def is_name(value: str) -> bool:
     """Return whether a person or a program may be called so."""
     return len(value) <= NAME_CHARS_MAX and _NAME.fullmatch(value) is not None

@@ -12,15 +12,17 @@ from uuid import uuid4
 
 from engine.people import login as logins
 from engine.people.login import Login
-from engine.people.names import ID_CHARS, ROSTER, link_key, login_key, token_key
+from engine.people.names import ID_CHARS, ROSTER, link_key, login_key, token_key, views_key
 from engine.people.roster import Roster, decide_all
 from engine.people.roster import fold as fold_roster
 from engine.people.secret import RANDOM_BYTES, SecretKind, secret_text
 from engine.people.token import OneTimeLink, Token, fold_link, fold_token
+from engine.people.views import PersonViews, ViewsRule, decide_views, fold_views, views_for
 from engine.runtime.store import Loaded, Store, Turns, only_newest
 from streams.clock import Clock
 from streams.layout import Kind
-from streams.model.events import LinkEvent, LoginEvent, RosterEvent, TokenEvent
+from streams.model.events import LinkEvent, LoginEvent, RosterEvent, TokenEvent, ViewsSaved
+from streams.model.people import SavedView
 from streams.ports.all import Ports
 
 LoginRule: TypeAlias = Callable[[Login, datetime], Sequence[LoginEvent]]
@@ -97,12 +99,35 @@ class PeopleStore:
         )
         return (await store.change(self._at(link_key(link_id)), rule, id=_new_id())).events
 
+    async def views(self, name: str) -> tuple[SavedView, ...]:
+        """Return the saved views of somebody."""
+        found = (await self._views().load(self._at(views_key(name)))).state
+        if not found.views:
+            return ()
+        return views_for(found, await self._owner_no(name))
+
+    async def change_views(self, name: str, rule: ViewsRule) -> Sequence[ViewsSaved]:
+        """Note what `rule` makes of somebody's saved views; return what that is, or nothing."""
+        owner_no = await self._owner_no(name)
+
+        def decide(found: PersonViews, _: datetime) -> Sequence[ViewsSaved]:
+            return decide_views(found, rule, name=name, owner_no=owner_no)
+
+        return (await self._views().change(self._at(views_key(name)), decide, id=_new_id())).events
+
+    async def _owner_no(self, name: str) -> int:
+        person = (await self.roster()).people.get(name)
+        return 0 if person is None else person.added_no
+
     def _rosters(self) -> Store[Roster, RosterEvent]:
         return Store(self.ports.log, self.clock, fold_roster, turns=self._turns)
 
     def _logins(self, name: str) -> Store[Login, LoginEvent]:
         fold = partial(logins.fold, name=name)
         return Store(self.ports.log, self.clock, fold, after=only_newest, turns=self._turns)
+
+    def _views(self) -> Store[PersonViews, ViewsSaved]:
+        return Store(self.ports.log, self.clock, fold_views, after=only_newest, turns=self._turns)
 
     def _tokens(self) -> Store[Token, TokenEvent]:
         return Store(self.ports.log, self.clock, fold_token, turns=self._turns)

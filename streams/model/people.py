@@ -36,6 +36,16 @@ class SignInWay(StrEnum):
     """A provider of OpenID Connect has said so."""
 
 
+class SavedView(Struct, frozen=True, kw_only=True):
+    """A list of the console with filters, under a name that somebody gave it."""
+
+    name: str
+    address: str
+    """The path of the list and its filters, such as `/episodes?status=failed`."""
+    is_default: bool = False
+    """Whether the navigation leads that one to it, and not to the whole list."""
+
+
 class LoginSession(Struct, frozen=True, kw_only=True):
     """Somebody has signed in on some machine."""
 

@@ -415,3 +415,30 @@ async def test_the_audit_is_read_in_pages_from_either_end(ports, pool, client):
         assert rows == (whole[::-1] if reverse else whole)
     with pytest.raises(Mistake, match="change: 'aded' is not one of"):
         await client.people.audit(change="aded")
+
+
+async def test_views_are_of_one_person_and_of_the_one_who_was_added(client):
+    await add(client, "bob", role="viewer")
+    saved = await client.people.save_view("Mine", "/inbox?after=x", by="bob")
+    same = await client.people.save_view("Mine", "/inbox", by="bob")
+    assert (saved, same) == (True, False)
+    assert [(v.name, v.address) for v in await client.people.views(by="bob")] == [
+        ("Mine", "/inbox")
+    ]
+    assert await client.people.views() == ()
+    assert await client.people.set_default_view("/inbox", "Mine", by="bob")
+    assert [each.is_default for each in await client.people.views(by="bob")] == [True]
+    await client.people.remove("bob")
+    await add(client, "bob", role="viewer")
+    assert await client.people.views(by="bob") == ()
+    assert not await client.people.remove_view("/inbox", "Mine", by="bob")
+
+
+async def test_who_can_be_nobody_among_the_people_has_no_views(client):
+    assert await client.people.views(by="token:ci") == ()
+    with pytest.raises(Mistake, match="is no name"):
+        await client.people.save_view("Mine", "/inbox", by="token:ci")
+    assert not await client.people.remove_view("/login", "Mine")
+    assert not await client.people.set_default_view("/login")
+    with pytest.raises(Mistake, match="no saved view"):
+        await client.people.set_default_view("/inbox", "Mine")

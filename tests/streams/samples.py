@@ -101,6 +101,7 @@ from streams.model.events import (
     SubjectErased,
     TokenIssued,
     TokenRevoked,
+    ViewsSaved,
 )
 from streams.model.findings import (
     Cause,
@@ -117,7 +118,7 @@ from streams.model.findings import (
 from streams.model.lanes import Ticket
 from streams.model.modes import NodeMode
 from streams.model.outputs import OutputOutcome
-from streams.model.people import LoginSession, Role, SignInWay
+from streams.model.people import LoginSession, Role, SavedView, SignInWay
 from streams.model.retention import HoldKind, RetentionCut, RetentionField
 from streams.model.triggers import Budget, EventTrigger, ManualTrigger
 from streams.model.waits import Approval, OnExpiry, Wait
@@ -686,6 +687,17 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     "link.used@1": (
         LinkUsed(id="0123456789ab", name="root", address="10.0.0.7", agent="Mozilla"),
         LinkUsed(id="0123456789ab", name="root"),
+    ),
+    "person.views_saved@1": (
+        ViewsSaved(
+            name="ann",
+            views=(
+                SavedView(name="Broken prices", address="/episodes?actor=prices", is_default=True),
+                SavedView(name="Mine", address="/inbox"),
+            ),
+            owner_no=3,
+        ),
+        ViewsSaved(name="ann"),
     ),
 }
 

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     )
     from streams.json import JsonObject
     from streams.model.definitions import RegisteredDefinition
+    from streams.model.people import SavedView
     from streams.model.refusals import Refusal
     from streams.model.triggers import LogStrategy, Overrides
     from streams.ports.domain_events import DomainEvent
@@ -2141,6 +2142,51 @@ class SyncPeopleCalls:
         return self._thread.run(
             self._calls.audit(name=name, change=change, after=after, reverse=reverse, limit=limit)
         )
+
+    def views(self, *, by: str | None = None) -> Sequence[SavedView]:
+        """Return the views of the console's lists that you have saved; nobody else sees them."""
+        return self._thread.run(self._calls.views(by=by))
+
+    def save_view(
+        self, name: str, address: str, *, is_default: bool = False, by: str | None = None
+    ) -> bool:
+        """Save the address of a list under a name; return False if all is so already.
+
+        It takes the place of a view of that list and that name, and is kept for you alone.
+
+        Args:
+            name: 1 to 80 characters.
+            address: path and filters, such as `/episodes?status=failed`, of 2,000 characters at
+                most. Where in the list and at which time a page is, is left out.
+            is_default: whether the navigation of your console leads to it.
+
+        Raises:
+            Mistake: it is no list of the console, or a value is impossible.
+            Trouble: you have 50 of them.
+        """
+        return self._thread.run(self._calls.save_view(name, address, is_default=is_default, by=by))
+
+    def remove_view(self, page: str, name: str, *, by: str | None = None) -> bool:
+        """Remove a view that you have saved of a list; return False if there is none.
+
+        Args:
+            page: the path of the list, such as `/episodes`.
+        """
+        return self._thread.run(self._calls.remove_view(page, name, by=by))
+
+    def set_default_view(
+        self, page: str, name: str | None = None, *, by: str | None = None
+    ) -> bool:
+        """Have the navigation of your console lead to a view; return False if it does already.
+
+        Args:
+            page: the path of the list, such as `/episodes`.
+            name: that of the view; None: to the whole list.
+
+        Raises:
+            Mistake: there is no such view of it.
+        """
+        return self._thread.run(self._calls.set_default_view(page, name, by=by))
 
 
 class SyncProjectionCalls:

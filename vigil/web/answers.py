@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
@@ -11,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engine.people.identity import Identity, Role
+from streams.model.people import SavedView
 from vigil.client import Client
 from vigil.errors import Mistake, NotFound, ServerAway, VigilError
 from vigil.web import assets, past
@@ -52,6 +54,7 @@ class Answers:
         position: RowsPosition = NOWHERE,
         waiting: dict[str, int] | None = None,
         says: str = "",
+        views: Sequence[SavedView] | None = (),
         asked: PageRequest | None = None,
         has_past: bool = False,
         retry_s: int = 0,
@@ -69,6 +72,7 @@ class Answers:
             position=position,
             waiting=waiting or {},
             live=live,
+            views=views,
             asked=asked,
             has_past=has_past,
             said=says or unquoted(request.cookies.get(SAID, "")),

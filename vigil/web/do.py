@@ -140,5 +140,8 @@ DONE: Final[Mapping[str, str]] = {
     "findings.acknowledge": "Acknowledged.",
     "findings.clear": "Cleared.",
     "findings.note": "The note is kept.",
+    "people.remove_view": "The view is removed.",
+    "people.save_view": "The view is saved.",
+    "people.set_default_view": "The navigation leads there now.",
 }
 """Operation → what to say once it is done, where its result has no words."""

@@ -6,7 +6,7 @@ request ──▶ who? ──▶ may? ──▶ read ──▶ drawn ──▶ f
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 import anyio
+import structlog
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,6 +23,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from engine.people.identity import Identity, Role
+from streams.model.people import SavedView
 from vigil.client import Client
 from vigil.errors import Mistake, ServerAway, VigilError, one_line
 from vigil.web.answers import Answers
@@ -31,6 +33,8 @@ from vigil.web.past import AGO, HOUR_S, OF, PAST_S, time_of
 from vigil.web.positions import NOWHERE, count_waiting, read_number, read_position
 from vigil.web.screen import AT, Drawn, PageRequest, Screen, address
 from vigil.web.table import SCREENS
+
+log = structlog.get_logger("vigil.console")
 
 EVENTS: Final = "text/event-stream"
 
@@ -94,6 +98,7 @@ class Pages:
             position = NOWHERE if asked.at else await read_position(self.client)
             drawn = await screen.draw(self.client, asked)
             waiting = await count_waiting(self.client, at=asked.at)
+            views = await self._views(identity)
         except VigilError as error:
             return self.answers.refused(request, error)
         is_live = screen.is_live and asked.at is None
@@ -103,10 +108,19 @@ class Pages:
             live=address(asked.path, **dict(asked.filters)) if is_live else "",
             position=position,
             waiting=waiting,
+            views=views,
             asked=asked,
             has_past=screen.has_past,
         )
         return self.answers.page(frame, drawn)
+
+    async def _views(self, identity: Identity) -> Sequence[SavedView] | None:
+        """Return the saved views of somebody; None while nobody knows: the page goes without."""
+        try:
+            return await self.client.people.views(by=identity.name)
+        except ServerAway as error:  # guard: page-without-its-views
+            log.info("saved views are not known", error=str(error))
+            return None
 
     async def _asked(self, screen: Screen, request: Request, identity: Identity) -> PageRequest:
         said = request.query_params.items()

@@ -120,6 +120,7 @@ from streams.model.events.people import (
     TokenEvent,
     TokenIssued,
     TokenRevoked,
+    ViewsSaved,
 )
 from streams.model.events.signals import SignalEvent, SignalGiven, SignalWaited
 from streams.model.events.workflows import (

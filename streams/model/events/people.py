@@ -5,6 +5,7 @@ people          all people, with their roles PersonAdded to IdentityLinked
 login.<name>    the sign-ins of one of them  SessionBegun, SessionUsed, SessionEnded, SignInRefused
 token.<id>      a token of a program         TokenIssued, TokenRevoked
 link.<id>       a link that signs in once    LinkIssued, LinkUsed
+views.<name>    saved views of one of them   ViewsSaved
 
 Secrets are hashes only: of passwords argon2id, of what has 256 random bits SHA-256 in hex digits.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeAlias
 
-from streams.model.people import LoginSession, Role
+from streams.model.people import LoginSession, Role, SavedView
 from streams.model.struct import Event
 
 
@@ -169,6 +170,16 @@ class LinkUsed(Event, frozen=True, kw_only=True, tag="link.used@1"):
     agent: str = ""
 
 
+class ViewsSaved(Event, frozen=True, kw_only=True, tag="person.views_saved@1"):
+    """Somebody has these saved views of the console's lists from now on, and no others."""
+
+    name: str
+    views: tuple[SavedView, ...] = ()
+    """In the order in which they were first saved."""
+    owner_no: int = 0
+    """The change of the people by which their owner was added; 0: nobody among them."""
+
+
 RosterEvent: TypeAlias = (
     PersonAdded | PersonRemoved | RoleSet | GroupsSet | PasswordSet | IdentityLinked
 )
@@ -176,4 +187,4 @@ LoginEvent: TypeAlias = SessionBegun | SessionUsed | SessionEnded | SignInRefuse
 TokenEvent: TypeAlias = TokenIssued | TokenRevoked
 LinkEvent: TypeAlias = LinkIssued | LinkUsed
 
-PersonEvent: TypeAlias = RosterEvent | LoginEvent | TokenEvent | LinkEvent
+PersonEvent: TypeAlias = RosterEvent | LoginEvent | TokenEvent | LinkEvent | ViewsSaved

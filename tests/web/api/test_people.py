@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.people.identity import Role
-from tests.web.api.conftest import NAME, SCOPES, TOKEN
+from tests.web.api.conftest import NAME, ROLE, SCOPES, TOKEN
 
 
 async def test_people_are_added_and_changed_by_admins(client, api):
@@ -51,3 +51,23 @@ async def test_no_program_gives_itself_rights(api):
     added = await api.post("/people", json={"name": "x"}, headers=program)
     assert (issued.status_code, added.status_code) == (403, 403)
     assert (await api.get("/people", headers=program)).json()["items"] == []
+
+
+async def test_views_are_those_of_who_asks(api):
+    viewer = {ROLE: "viewer", NAME: "eve"}
+    body = {"name": "Failed", "address": "/episodes?status=failed&after=x"}
+    saved = await api.put("/views", json=body, headers=viewer)
+    foreign = {"name": "Foreign", "address": "https://evil.example/episodes"}
+    refused = await api.put("/views", json=foreign, headers=viewer)
+    chosen = {"page": "/episodes", "name": "Failed"}
+    default = await api.put("/views/default", json=chosen, headers=viewer)
+    mine = (await api.get("/views", headers=viewer)).json()["items"]
+    others = (await api.get("/views", headers={**viewer, NAME: "bob"})).json()["items"]
+
+    assert (saved.json(), default.json()) == ({"is_made": True}, {"is_made": True})
+    assert (refused.status_code, "is no list" in refused.text) == (422, True)
+    assert mine == [{"name": "Failed", "address": "/episodes?status=failed", "is_default": True}]
+    assert others == []
+    gone = await api.delete("/views?page=/episodes&name=Failed", headers=viewer)
+    assert gone.json() == {"is_made": True}
+    assert (await api.get("/views", headers=viewer)).json()["items"] == []

@@ -7,6 +7,7 @@ import pytest
 from engine.people.identity import Role
 from tests.web.api.conftest import ROLE, SCOPES, TOKEN
 from vigil.web.api.operation import PUBLISH, READ, AnyOperation
+from vigil.web.api.operations.people import VIEWS
 from vigil.web.api.table import OPERATIONS
 
 REFUSED = {401, 403}
@@ -80,7 +81,9 @@ async def test_a_token_for_publishing_reads_nothing(api):
 
 def test_what_only_looks_takes_a_viewer_and_what_changes_takes_more():
     for each in OPERATIONS:
-        if each.scope == READ and each.name != "repairs.doctor":
+        if each.scope == VIEWS:  # Everybody's own.
+            assert (each.role, each.of_people) == (Role.VIEWER, True), each.name
+        elif each.scope == READ and each.name != "repairs.doctor":
             assert each.role is Role.VIEWER, each.name
         elif each.method != "GET":
             assert each.role is not Role.VIEWER, each.name

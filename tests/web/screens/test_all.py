@@ -30,7 +30,7 @@ ABOUT_ONE = (
     "failures",
     "costs by finding",
 )
-OF_ALL = {"/do/theme", "/do/sign_out"}
+OF_ALL = {"/do/theme", "/do/sign_out", "/do/people.save_view"}
 """The forms that everybody has."""
 
 

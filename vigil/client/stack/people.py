@@ -14,6 +14,7 @@ from engine.errors import NotOnJournal, Refused
 from engine.orders.store import give_order
 from engine.people import login as logins
 from engine.people import sign_in as signing_in
+from engine.people import views as saved_views
 from engine.people.identity import Identity, Role, role_of
 from engine.people.names import check_person, groups_of, is_name
 from engine.people.passwords import Passwords
@@ -22,8 +23,9 @@ from engine.people.secret import SecretKind, hash_of, secret_in
 from engine.people.sign_in import Origin, SignedIn, identity_of_session
 from engine.people.store import PeopleStore
 from engine.people.throttle import AddressThrottle
+from engine.people.views import ViewsRule
 from engine.people.vouched import Vouched
-from engine.validation import check_cause
+from engine.validation import check_cause, check_switch
 from projections.postgres import reader
 from projections.records import AuditEntry
 from streams.model.events import (
@@ -45,6 +47,7 @@ from vigil.logins import is_login_required
 
 if TYPE_CHECKING:
     from projections.postgres.reader import OneOrMore
+    from streams.model.people import SavedView
     from streams.ports.all import Ports
 
 IDENTIFIED_S: Final = 5.0
@@ -421,6 +424,71 @@ class PeopleCalls:
         return await AUDIT.page(
             self._connections, after=after, limit=limit, name=name, change=wanted, reverse=reverse
         )
+
+    async def views(self, *, by: str | None = None) -> Sequence[SavedView]:
+        """Return the views of the console's lists that you have saved; nobody else sees them."""
+        who = self._connections.who(by)
+        if not is_name(who):
+            return ()
+        async with self._store() as store:
+            return await store.views(who)
+
+    async def save_view(
+        self, name: str, address: str, *, is_default: bool = False, by: str | None = None
+    ) -> bool:
+        """Save the address of a list under a name; return False if all is so already.
+
+        It takes the place of a view of that list and that name, and is kept for you alone.
+
+        Args:
+            name: 1 to 80 characters.
+            address: path and filters, such as `/episodes?status=failed`, of 2,000 characters at
+                most. Where in the list and at which time a page is, is left out.
+            is_default: whether the navigation of your console leads to it.
+
+        Raises:
+            Mistake: it is no list of the console, or a value is impossible.
+            Trouble: you have 50 of them.
+        """
+
+        def rule(views: Sequence[SavedView]) -> tuple[SavedView, ...]:
+            check_switch("is_default", value=is_default)
+            view = saved_views.view_named(name, address, is_default=is_default)
+            return saved_views.with_view(views, view)
+
+        return await self._change_views(by, rule)
+
+    async def remove_view(self, page: str, name: str, *, by: str | None = None) -> bool:
+        """Remove a view that you have saved of a list; return False if there is none.
+
+        Args:
+            page: the path of the list, such as `/episodes`.
+        """
+        return await self._change_views(
+            by, lambda views: saved_views.without_view(views, page, name)
+        )
+
+    async def set_default_view(
+        self, page: str, name: str | None = None, *, by: str | None = None
+    ) -> bool:
+        """Have the navigation of your console lead to a view; return False if it does already.
+
+        Args:
+            page: the path of the list, such as `/episodes`.
+            name: that of the view; None: to the whole list.
+
+        Raises:
+            Mistake: there is no such view of it.
+        """
+        return await self._change_views(
+            by, lambda views: saved_views.with_default(views, page, name)
+        )
+
+    async def _change_views(self, by: str | None, rule: ViewsRule) -> bool:
+        who = self._connections.who(by)
+        async with self._store() as store:
+            check_person("by", who)
+            return bool(await store.change_views(who, rule))
 
     @asynccontextmanager
     async def _store(self) -> AsyncIterator[PeopleStore]:

@@ -32,7 +32,9 @@ from htpy import (
 from htpy import input as entry
 
 from engine.people.identity import Identity, Role
+from streams.model.people import SavedView
 from vigil.web.drawing.icons import mark
+from vigil.web.drawing.views import default_addresses, views_bar
 from vigil.web.past import banner, slider
 from vigil.web.positions import RowsPosition
 from vigil.web.screen import Drawn, PageRequest
@@ -86,6 +88,8 @@ class PageFrame:
     said: str = ""
     """What became of what was ordered on the page before."""
     sections: Sequence[tuple[str, str]] = SECTIONS
+    views: Sequence[SavedView] | None = ()
+    """The saved views of whoever looks at it; None: nobody knows them now."""
     asked: PageRequest | None = None
     """What was asked for, which has the time of the page; None: the page is not of a screen."""
     has_past: bool = False
@@ -103,13 +107,13 @@ def parts_of(drawn: Drawn) -> dict[str, Element]:
     return {HEAD: head, **others}
 
 
-def arranged(parts: Mapping[str, Element], side: Collection[str]) -> Node:
+def arranged(parts: Mapping[str, Element], side: Collection[str], below_head: Node = None) -> Node:
     """Return the parts below each other, and those of `side` beside them where there is room."""
     beside = [part for name, part in parts.items() if name in side]
     others = [part for name, part in parts.items() if name not in side and name != HEAD]
     if not beside:
-        return [parts[HEAD], *others]
-    return [parts[HEAD], div(".cols")[div(".stack")[others], div(".stack")[beside]]]
+        return [parts[HEAD], below_head, *others]
+    return [parts[HEAD], below_head, div(".cols")[div(".stack")[others], div(".stack")[beside]]]
 
 
 def page(frame: PageFrame, drawn: Drawn) -> Element:
@@ -140,13 +144,18 @@ def page(frame: PageFrame, drawn: Drawn) -> Element:
                 p("#away.note", role="status", hidden=True),
                 banner(frame.asked, has_past=frame.has_past) if frame.asked else None,
                 p("#say", class_={"said": bool(frame.said)}, role="status")[frame.said],
-                arranged(parts, drawn.side),
+                arranged(parts, drawn.side, _views(frame)),
             ],
         ],
     ]
 
 
+def _views(frame: PageFrame) -> Node:
+    return views_bar(frame.asked, frame.views) if frame.identity.is_person else None
+
+
 def _side(frame: PageFrame) -> Element:
+    defaults = default_addresses(frame.views)
     entries = (
         each
         for each in frame.sections
@@ -156,7 +165,7 @@ def _side(frame: PageFrame) -> Element:
         a(".brand", href="/")[mark(), span["Vigil"], span(".sr")[": overview"]],
         nav(aria_label="Pages of the console")[
             (
-                a(href=href, aria_current=href == frame.section and "page")[
+                a(href=defaults.get(href, href), aria_current=href == frame.section and "page")[
                     word,
                     _count(frame.waiting.get(href, 0)),
                 ]

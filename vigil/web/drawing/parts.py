@@ -370,6 +370,7 @@ def act(
     is_primary: bool = False,
     is_danger: bool = False,
     is_tall: bool = False,
+    is_whole: bool = False,
     id: str | None = None,
 ) -> Element:
     """Return a form that sends one command; what people fill in is `inside` it.
@@ -379,13 +380,15 @@ def act(
         fields: what is sent along unseen; None is left out. Of a name that ends with `:json` it is
             JSON; `back` is the page to go on with, by default the one that has the form.
         is_tall: whether its fields stand below each other.
+        is_whole: whether more than the parts of the page that has it changes by it, so that scripts
+            leave it to the browser.
         id: of its button, so that a key leads there.
     """
     return form(
         ".form" if is_tall else ".row",
         method="post",
         action=f"/do/{operation}",
-        data_enhance=True,
+        data_enhance=not is_whole,
     )[
         (
             entry(type="hidden", name=name, value=str(each))

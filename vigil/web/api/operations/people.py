@@ -12,6 +12,7 @@ from engine.people.identity import Role
 from engine.people.names import SCOPES_MAX
 from engine.people.token import TOKEN_S
 from projections.records import AuditEntry, TokenSummary
+from streams.model.people import SavedView
 from vigil.client.client import Client
 from vigil.client.stack.people import PersonRecord, SessionRecord
 from vigil.client.stack.tokens import NewToken
@@ -30,6 +31,8 @@ from vigil.web.api.operation import (
 
 READ: Final = "people:read"
 WRITE: Final = "people:write"
+
+VIEWS: Final = "views"
 
 GROUPS_MAX: Final = 64
 """Most groups that one request names."""
@@ -108,6 +111,28 @@ class RevokeToken(ApiRequest, frozen=True, kw_only=True):
 
     token_id: str
     reason: Reason = ""
+
+
+class SaveView(ApiRequest, frozen=True, kw_only=True):
+    """The address of a list of the console, under a name."""
+
+    name: str
+    address: str
+    is_default: bool = False
+
+
+class RemoveView(ApiRequest, frozen=True, kw_only=True):
+    """Which view of which list, such as `/episodes`."""
+
+    page: str
+    name: str
+
+
+class SetDefaultView(ApiRequest, frozen=True, kw_only=True):
+    """To which view of a list the navigation leads; none: to the whole list."""
+
+    page: str
+    name: str | None = None
 
 
 class ChangeMade(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,6 +262,56 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         asks=ReadAudit,
         gives=ListAnswer[AuditEntry],
         call=lambda client, asked, _: listed(client.people.audit(**said(asked))),
+    ),
+    Operation(
+        name="people.views",
+        method="GET",
+        path="/views",
+        does="List the views of the console's lists that you have saved.",
+        role=Role.VIEWER,
+        scope=VIEWS,
+        asks=NothingAsked,
+        gives=ListAnswer[SavedView],
+        call=lambda client, _, by: listed(client.people.views(by=by)),
+        of_people=True,
+    ),
+    Operation(
+        name="people.save_view",
+        method="PUT",
+        path="/views",
+        does="Save the address of a list under a name, for you alone.",
+        role=Role.VIEWER,
+        scope=VIEWS,
+        asks=SaveView,
+        gives=ChangeMade,
+        call=lambda client, asked, by: _changed(client.people.save_view(**said(asked), by=by)),
+        of_people=True,
+    ),
+    Operation(
+        name="people.remove_view",
+        method="DELETE",
+        path="/views",
+        does="Remove a view that you have saved of a list.",
+        role=Role.VIEWER,
+        scope=VIEWS,
+        asks=RemoveView,
+        gives=ChangeMade,
+        call=lambda client, asked, by: _changed(client.people.remove_view(**said(asked), by=by)),
+        of_people=True,
+    ),
+    Operation(
+        name="people.set_default_view",
+        method="PUT",
+        path="/views/default",
+        does="Have the navigation of your console lead to a view of a list, or to all of it.",
+        role=Role.VIEWER,
+        scope=VIEWS,
+        asks=SetDefaultView,
+        gives=ChangeMade,
+        call=lambda client, asked, by: _changed(
+            client.people.set_default_view(**said(asked), by=by)
+        ),
+        of_people=True,
     ),
     Operation(
         name="tokens.list",
