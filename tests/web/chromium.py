@@ -8,11 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 WIDE: Final = {"width": 1280, "height": 800}
 PHONE: Final = {"width": 375, "height": 760}
+
+EXPECTED_MS: Final = 30_000
+"""How long a test waits for what it expects; it only ends what never comes."""
+
+expect.set_options(timeout=EXPECTED_MS)
 
 VIOLATIONS: Final = """
 window.violations = [];

@@ -94,7 +94,7 @@
     addEventListener('pagehide', stop);
     addEventListener('pageshow', event => { if (event.persisted) start(); });
     addEventListener('online', start);
-    for (const button of document.querySelectorAll('.live')) button.addEventListener('click', () => { isPaused = !isPaused; start(); });
+    for (const button of document.querySelectorAll('.live')) button.addEventListener('click', () => { isPaused = !isPaused; start(); if (showing) { clearTimeout(showing); showAll(); } });
     start();
   }
 
