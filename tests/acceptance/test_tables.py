@@ -19,6 +19,7 @@ async def test_plain_psql_answers_and_the_rows_match_the_journal(cluster: Cluste
     }
     await cluster.publish("order.placed", orders)
     await cluster.wait_rows("select 1 from episodes where status = 'done'", EPISODES, most_s=30)
+    assert await cluster.wait_agreement(await journal(cluster.nats_url), most_s=30) == []
 
     by_severity = ask(cluster, "select severity, finding_key from active_findings order by 1 desc")
     assert by_severity[0].startswith("critical|order:late:o")
@@ -34,8 +35,6 @@ async def test_plain_psql_answers_and_the_rows_match_the_journal(cluster: Cluste
         "select status, date_trunc('minute', finished_at), count(*) from episodes group by 1, 2",
     )
     assert sum(int(line.rsplit("|", 1)[1]) for line in per_minute) == EPISODES
-
-    assert await cluster.wait_agreement(await journal(cluster.nats_url), most_s=30) == []
 
 
 def ask(cluster: Cluster, sql: str) -> list[str]:

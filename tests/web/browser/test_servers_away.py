@@ -45,7 +45,7 @@ def apart(tmp_path_factory) -> Iterator[Apart]:
         )
         with command.running("node", "--app", "tests.web.world:app", "--node-name", "apart-1"):
             with SyncClient(**addresses(command), by="ann", create_stack=True) as client:
-                client.nodes.wait_ready("prices", timeout_s=READY_S)
+                client.nodes.wait_ready("releases", timeout_s=READY_S)
                 client.fire("releases", "release_is_wanted", {"version": "1.0"}, key="r-1.0")
             command.wait_for("sql", "select 1 from inbox", until=bool)
             with serving(command) as served:
