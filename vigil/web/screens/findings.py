@@ -78,38 +78,38 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         limit=PAGE_ROWS,
     )
     by_status = await client.findings.count(severity=severity, actor=actor, at=asked.at)
-    if status == ACTIVE and actor is None:  # One question, which looks at few of them.
+    active: Mapping[str, int] | None = None
+    if (
+        status == ACTIVE and actor is None
+    ):  # There are few of them; others would have to be counted.
         active = await client.findings.count_active(at=asked.at)
-        by_severity = {each: active.get(each, 0) for each in SEVERITIES}
-    else:
-        by_severity = {
-            each: _of(await client.findings.count(severity=each, actor=actor, at=asked.at), status)
-            for each in SEVERITIES
-        }
     return Drawn(
         title="Findings",
         parts={
-            "filters": filters(asked, by_status, by_severity),
+            "filters": filters(asked, by_status, active),
             "list": list_of(asked, page),
         },
     )
 
 
-def _of(counts: Mapping[str, int], status: str) -> int:
-    return sum(counts.values()) if status == ANY else counts.get(status, 0)
-
-
 def filters(
-    asked: PageRequest, by_status: Mapping[str, int], by_severity: Mapping[str, int]
+    asked: PageRequest, by_status: Mapping[str, int], active: Mapping[str, int] | None
 ) -> Node:
-    """Return what the list can be narrowed to, with how many findings there are of each."""
-    all_ = (None, "All", sum(by_severity.values()))
+    """Return what the list can be narrowed to, with how many findings there are of each.
+
+    Args:
+        active: severity → how many are active; None: severities have no numbers.
+    """
+    severities: list[tuple[str | None, str, object]] = [
+        (None, "All", None if active is None else sum(active.values())),
+        *((each, each, None if active is None else active.get(each, 0)) for each in SEVERITIES),
+    ]
     statuses = [
         (None if each == ACTIVE else each, each, by_status.get(each, 0))
         for each in FINDING_STATUSES
     ]
     return [
-        chips(asked, "severity", [all_, *((each, each, by_severity[each]) for each in SEVERITIES)]),
+        chips(asked, "severity", severities),
         chips(asked, "status", [*statuses, (ANY, "any status", sum(by_status.values()))]),
         narrowing(
             asked, field("actor", "Actor", asked.filter("actor")), kept=("status", "severity")
