@@ -77,7 +77,9 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         after=asked.filter("after"),
         limit=PAGE_ROWS,
     )
-    by_status = await client.findings.count(severity=severity, actor=actor, at=asked.at)
+    by_status: Mapping[str, int] | None = None
+    if asked.at is None:  # What was is counted row by row.
+        by_status = await client.findings.count(severity=severity, actor=actor)
     active: Mapping[str, int] | None = None
     if (
         status == ACTIVE and actor is None
@@ -93,28 +95,39 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
 
 
 def filters(
-    asked: PageRequest, by_status: Mapping[str, int], active: Mapping[str, int] | None
+    asked: PageRequest, by_status: Mapping[str, int] | None, active: Mapping[str, int] | None
 ) -> Node:
     """Return what the list can be narrowed to, with how many findings there are of each.
 
     Args:
-        active: severity → how many are active; None: severities have no numbers.
+        by_status: status → how many have it; None: statuses have no numbers.
+        active: severity → how many are active; None: severities have none.
     """
-    severities: list[tuple[str | None, str, object]] = [
-        (None, "All", None if active is None else sum(active.values())),
-        *((each, each, None if active is None else active.get(each, 0)) for each in SEVERITIES),
+    severities = [
+        (None, "All", _number(active)),
+        *((each, each, _number(active, each)) for each in SEVERITIES),
     ]
     statuses = [
-        (None if each == ACTIVE else each, each, by_status.get(each, 0))
-        for each in FINDING_STATUSES
+        *((_filter(each), each, _number(by_status, each)) for each in FINDING_STATUSES),
+        (ANY, "any status", _number(by_status)),
     ]
     return [
         chips(asked, "severity", severities),
-        chips(asked, "status", [*statuses, (ANY, "any status", sum(by_status.values()))]),
+        chips(asked, "status", statuses),
         narrowing(
             asked, field("actor", "Actor", asked.filter("actor")), kept=("status", "severity")
         ),
     ]
+
+
+def _filter(status: str) -> str | None:
+    return None if status == ACTIVE else status
+
+
+def _number(counts: Mapping[str, int] | None, of: str | None = None) -> int | None:
+    if counts is None:
+        return None
+    return sum(counts.values()) if of is None else counts.get(of, 0)
 
 
 def list_of(asked: PageRequest, page: Page[FindingSummary]) -> Element:
