@@ -11956,4 +11956,16 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/web/screens/test_copies.py",
     ),
+    Mutant(
+        "increment-without-a-gap",
+        "backup: a stream that was purged past the backup is saved whole",
+        always,
+        "tests/streams/jetstream/test_backup.py",
+    ),
+    Mutant(
+        "restored-at-its-sequence",
+        "backup: no commit is restored at another sequence",
+        never,
+        "tests/streams/jetstream/test_backup.py",
+    ),
 )

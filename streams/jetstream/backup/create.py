@@ -137,7 +137,9 @@ class _Saving:
         if before is not None and before.created == info["created"]:
             if _is_same(before, info):
                 return self._shared(before)
-            if part.partition("-")[0] in APPENDED:
+            has_all_since = int(info["state"]["first_seq"]) <= before.last_seq + 1
+            # guard: increment-without-a-gap
+            if part.partition("-")[0] in APPENDED and has_all_since:
                 return await self._increment(before, info)
         return await self._whole(part, stream, info)
 

@@ -10,7 +10,7 @@ from typing import Final
 from streams.errors import Incompatible
 from streams.jetstream.backup import snapshot
 from streams.jetstream.backup.create import Tell, parts_of
-from streams.jetstream.backup.files import StoredBackup, StreamBackup, lines, verify
+from streams.jetstream.backup.files import StoredBackup, StreamBackup, damaged, lines, verify
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
@@ -96,6 +96,9 @@ async def _restore(link: Link, backup: StoredBackup, stream: StreamBackup, *, co
         for seq, subject, said, data in lines(backup.folder / added.name):
             if seq <= last:  # The snapshot has what came while it was made.
                 continue
+            # Else whatever remembers a sequence would mean another commit.
+            if seq != last + 1:  # guard: restored-at-its-sequence
+                raise damaged(backup.folder / added.name, f"it lacks what is before {seq:,}")
             kept = {name: value for name, value in said.items() if not name.startswith(OF_SERVER)}
             kept[headers.EXPECTED_LAST] = str(last)
             write = Write(subject, base64.b64decode(data), kept, key=subject)

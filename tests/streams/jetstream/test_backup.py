@@ -11,7 +11,7 @@ from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible
 from streams.jetstream import connect
 from streams.jetstream.backup.create import create_backup
-from streams.jetstream.backup.files import by_part, read_backup, verify
+from streams.jetstream.backup.files import by_part, digest_of, read_backup, verify
 from streams.jetstream.backup.restore import restore_backup
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
@@ -123,6 +123,47 @@ async def test_a_stream_that_was_made_anew_is_saved_whole(nats, stack, tmp_path)
     more = await saved(nats, stack, tmp_path, is_incremental=True)
     assert by_part(more.manifest)["journal"].commits == ()
     assert by_part(more.manifest)["journal"].created != by_part(full.manifest)["journal"].created
+
+
+async def test_a_stream_that_was_purged_past_the_backup_is_saved_whole(
+    nats, other, stack, tmp_path
+):
+    folder, episode = tmp_path / "kept", stack.episode("e1")
+    async with connect(nats.url, stack=stack) as ports:
+        await ports.log.append(episode, commit("c1"), after=START)
+        await saved(nats, stack, folder)
+        await ports.log.append(episode, commit("c2", 2), after=1)
+        await ports.log.append(episode, commit("c3", 3), after=2)
+        await ports.states.purge("journal", below=3)
+        more = await saved(nats, stack, folder, is_incremental=True)
+
+    await restored(other, folder)
+
+    assert by_part(more.manifest)["journal"].commits == ()
+    async with connect(other.url, stack=stack, creates=False) as ports:
+        assert [each.seq for each in await ports.log.read(episode)] == [3]
+
+
+async def test_an_increment_that_lacks_a_commit_restores_nothing_after_it(
+    nats, other, stack, tmp_path
+):
+    folder, episode = tmp_path / "kept", stack.episode("e1")
+    async with connect(nats.url, stack=stack) as ports:
+        await ports.log.append(episode, commit("c1"), after=START)
+        await saved(nats, stack, folder)
+        await ports.log.append(episode, commit("c2", 2), after=1)
+        await ports.log.append(episode, commit("c3", 3), after=2)
+        more = await saved(nats, stack, folder, is_incremental=True)
+    path = more.folder / "journal.1.commits"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    sha256, size = digest_of(path)
+    manifest = more.folder / "manifest.json"
+    found = by_part(more.manifest)["journal"].commits[0]
+    text = manifest.read_text().replace(found.sha256, sha256)
+    manifest.write_text(text.replace(f'"size_bytes": {found.size_bytes}', f'"size_bytes": {size}'))
+
+    with pytest.raises(Incompatible, match="it lacks what is before 3"):
+        await restored(other, folder)
 
 
 async def test_how_far_somebody_has_read_is_saved_again(nats, stack, tmp_path):
