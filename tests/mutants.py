@@ -11957,6 +11957,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/web/screens/test_copies.py",
     ),
     Mutant(
+        "later-commit-as-the-first",
+        "encryption: a finding stays encrypted whose episode has left the journal",
+        dropped,
+        "tests/streams/test_sealing.py",
+    ),
+    Mutant(
+        "archived-contents-are-found",
+        "erasure: what was archived is found",
+        becomes("ports = there.ports"),
+        "tests/acceptance/test_erasure.py",
+    ),
+    Mutant(
         "increment-without-a-gap",
         "backup: a stream that was purged past the backup is saved whole",
         always,

@@ -36,9 +36,7 @@ from streams.ports.subject_keys import SubjectKey
 from streams.sealing.contents import without_contents
 from streams.sealing.seals import Seals
 from streams.sealing.subjects import (
-    FALLING_BACK,
     DataOwner,
-    Whose,
     whose_events,
     whose_payload,
     whose_subject,
@@ -195,9 +193,7 @@ class _Search:
         events = record.commit.events
         if without_contents(events) is events:
             return False
-        whose: Whose = whose_events(events, self.seals.kinds)
-        if whose is None and owner.kind in FALLING_BACK:
-            whose = owner
+        whose = whose_events(events, self.seals.kinds) or owner
         return await self.seals.name_of(whose) == self.name
 
     async def _take_event(self, event: DomainEvent) -> None:
@@ -208,7 +204,7 @@ class _Search:
             except UNDECODABLE:
                 return
             self.events += sealed.name == self.name
-        elif await self.seals.name_of(whose_payload(payload, self.seals.kinds)) == self.name:
+        elif self.name == await self.seals.name_of_first(*whose_payload(payload, self.seals.kinds)):
             self.plain_events.append(event.seq)
 
 

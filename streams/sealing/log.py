@@ -13,13 +13,7 @@ from streams.layout import Kind, Stream
 from streams.ports.log import START, Commit, EventLog, Follower, Recorded
 from streams.sealing.contents import without_contents
 from streams.sealing.seals import Seals
-from streams.sealing.subjects import (
-    FALLING_BACK,
-    STANDING,
-    Whose,
-    whose_events,
-    whose_subject,
-)
+from streams.sealing.subjects import STANDING, Whose, whose_events, whose_subject
 from streams.subjects import Stack
 from streams.wire import codec
 
@@ -96,12 +90,13 @@ class SealedLog:
             return commit
         owner = whose_subject(subject, self._stack)
         is_standing = owner is not None and owner.kind in STANDING
-        whose: Whose = None
+        whose: list[Whose] = []
         if after == START or not is_standing:
-            whose = whose_events(commit.events, self._seals.kinds)
-        if whose is None and after != START and owner is not None and owner.kind in FALLING_BACK:
-            whose = owner
-        name = await self._seals.name_of(whose)
+            whose.append(whose_events(commit.events, self._seals.kinds))
+        if after != START:
+            # guard: later-commit-as-the-first
+            whose = [*(each for each in whose if each is not None), owner]
+        name = await self._seals.name_of_first(*whose)
         if owner is not None and is_standing and after == START:
             self._seals.note(owner, name)
         if not name:

@@ -28,7 +28,7 @@ async def seal_payload(seals: Seals, payload: JsonObject, *, shows: bool) -> Jso
     """
     if SEALED_KEY in payload:
         return payload
-    name = await seals.name_of(whose_payload(payload, seals.kinds))
+    name = await seals.name_of_first(*whose_payload(payload, seals.kinds))
     if not name:
         return payload
     sealed = await seals.seal(bytes(exact(payload)), name)

@@ -51,16 +51,26 @@ class Seals:
         self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
         self._owners: OrderedDict[DataOwner, str] = OrderedDict()
 
-    async def name_of(self, whose: Whose) -> str:
-        """Return the name of the key of a subject of data; empty: it has none."""
+    async def name_of_first(self, *several: Whose) -> str:
+        """Return the name of the key of the first of which it is known; empty: it has none."""
+        for whose in several:
+            if (name := await self.name_of(whose)) is not None:
+                return name
+        return ""
+
+    async def name_of(self, whose: Whose) -> str | None:
+        """Return the name of the key of a subject of data; empty: it has none.
+
+        None: nobody knows. Where it began is on its way to the log, or has left it for an archive.
+        """
         met: list[DataOwner] = []
         while isinstance(whose, DataOwner) and len(met) < LINKS_MAX:
             if (known := self._owners.get(whose)) is not None:
                 return self._noted(met, known)
             met.append(whose)
             records = await self._log.read(self._stack.aggregate(whose.kind, whose.key))
-            if not records:  # It may be on its way, and is looked up again.
-                return ""
+            if not records:
+                return None
             first = records[0].commit
             if first.sealed is not None:
                 return self._noted(met, first.sealed.name)

@@ -53,8 +53,13 @@ STANDING: Final = frozenset({Kind.EPISODE, Kind.OUTPUT, Kind.WORKFLOW})
 
 _FINDINGS: Final = get_args(FindingEvent)
 
-FALLING_BACK: Final = STANDING | {Kind.SIGNAL}
-"""Kinds whose commits are about the subject of the first unless they say another one."""
+_OWNERS: Final = {
+    "episode_id": Kind.EPISODE,
+    "raised_by_episode_id": Kind.EPISODE,
+    "instance_id": Kind.WORKFLOW,
+    "finding_key": Kind.FINDING,
+}
+"""Field of a public event → what it names. An episode may have left the log, a finding does not."""
 
 
 def whose_events(events: Iterable[LogEvent], kinds: Sequence[str]) -> Whose:
@@ -70,17 +75,20 @@ def whose_command(command: Command | WorkflowCommand) -> DataOwner:
     return DataOwner(Kind.EPISODE, command.episode_id)
 
 
-def whose_payload(payload: JsonObject, kinds: Sequence[str]) -> Whose:
-    """Return whose contents an object has that is published, or that a timer carries."""
+def whose_payload(payload: JsonObject, kinds: Sequence[str]) -> Sequence[Whose]:
+    """Return whose contents an object has that is published, or that a timer carries.
+
+    Of several the first counts of which it is known whose it is.
+    """
     level: list[JsonObject] = [payload]
     for _ in range(DEPTH_MAX):
         for each in level:
             if subject := subject_in(each, kinds):
-                return subject
+                return (subject,)
         level = [
             child for each in level for child in each.values() if isinstance(child, dict) and child
         ]
-    return _owner_in(payload)
+    return _owners_in(payload)
 
 
 def subject_in(payload: JsonObject, kinds: Sequence[str]) -> str:
@@ -148,20 +156,16 @@ def _whose_trigger(trigger: Trigger, kind: str, value: str, kinds: Sequence[str]
             return None
 
 
-def _owner_in(payload: JsonObject) -> DataOwner | None:
-    """Return the episode or the instance that a public event is about."""
+def _owners_in(payload: JsonObject) -> Sequence[DataOwner]:
+    """Return the episode, the instance or the finding that a public event is about."""
     found = payload.get("finding")
     levels = [payload, found] if isinstance(found, dict) else [payload]
-    for name, kind in (
-        ("episode_id", Kind.EPISODE),
-        ("raised_by_episode_id", Kind.EPISODE),
-        ("instance_id", Kind.WORKFLOW),
-    ):
-        for level in levels:
-            value = level.get(name)
-            if isinstance(value, str) and value:
-                return DataOwner(kind, value)
-    return None
+    return [
+        DataOwner(kind, value)
+        for name, kind in _OWNERS.items()
+        for level in levels
+        if isinstance(value := level.get(name), str) and value
+    ]
 
 
 def _whose_bytes(data: bytes, kinds: Sequence[str]) -> Whose:
@@ -169,4 +173,5 @@ def _whose_bytes(data: bytes, kinds: Sequence[str]) -> Whose:
         payload: object = msgspec.json.decode(data)
     except UNDECODABLE:
         return None
-    return whose_payload(payload, kinds) if isinstance(payload, dict) else None
+    found = whose_payload(payload, kinds) if isinstance(payload, dict) else ()
+    return found[0] if found else None

@@ -80,6 +80,17 @@ class Desk:
 
     async def work(self) -> NodeProcess:
         """Run episodes about two clients; one of them asks a person, who has not answered."""
+        node = await self.begin()
+        # Of those who publish, one knows nothing of keys.
+        mine, other = payload("123", ERASED), payload("456", KEPT)
+        await self.cluster.publish(CALLED, {"x1": mine, "x2": other})
+        self.order("publish", CALLED, json.dumps({**mine, "asks": True}))
+        self.fire("123", ERASED)
+        await self.cluster.wait_rows(ASKING, 1, most_s=ENDED_S_MAX)
+        return node
+
+    async def begin(self) -> NodeProcess:
+        """Have a stack encrypt what it has of clients, and run a node."""
         # Else Postgres keeps what it has written as it is, until it needs the room.
         await self.cluster.query("alter system set wal_recycle = off")
         await self.cluster.query("select pg_reload_conf()")
@@ -87,14 +98,10 @@ class Desk:
             pass
         found = self.vigil.ask("encrypt", "--kind", "client_id", "--reason", "law")
         assert found == {"kinds": ["client_id"]}
-        node = await self.cluster.start("n1", app=APP)
-        # Of those who publish, one knows nothing of keys.
-        mine, other = payload("123", ERASED), payload("456", KEPT)
-        await self.cluster.publish(CALLED, {"x1": mine, "x2": other})
-        self.order("publish", CALLED, json.dumps({**mine, "asks": True}))
-        self.order("fire", "desk", "contact", "--payload", json.dumps(mine))
-        await self.cluster.wait_rows(ASKING, 1, most_s=ENDED_S_MAX)
-        return node
+        return await self.cluster.start("n1", app=APP)
+
+    def fire(self, client: str, name: str) -> None:
+        self.order("fire", "desk", "contact", "--payload", json.dumps(payload(client, name)))
 
     async def answer(self) -> str:
         """Answer for the person; return the episode."""
@@ -150,3 +157,37 @@ async def test_what_is_erased_is_in_no_file_and_all_else_stays(cluster, tmp_path
     await cluster.publish(CALLED, {"x9": payload("123", "a new name")})
     await desk.wait_ended(5)
     assert await desk.subjects() == {"123": 4, "456": 1}
+
+
+ARCHIVE: Final = """
+[archive]
+store = "archive"
+hot_days = 0
+"""
+
+
+@pytest.mark.timeout(300)
+async def test_what_was_archived_and_backed_up_is_erased_too(cluster, tmp_path):
+    (tmp_path / "vigil.toml").write_text(ARCHIVE)
+    desk = Desk(cluster, tmp_path)
+    await desk.begin()
+    desk.fire("123", ERASED)
+    desk.fire("456", KEPT)
+    await desk.wait_ended(2)
+    before = await counts(cluster)
+    # Nothing is purged before rows and reactor have it.
+    desk.vigil.wait_for("archive", "run", until=lambda done: done["parts"][0]["purged"]["messages"])
+    desk.order("backup", "create", "backups")
+    [finding] = [each for each in desk.vigil.ask("findings", "list") if ERASED in str(each)]
+    desk.order("findings", "ack", finding["finding_key"], "--reason", f"by {ERASED}")
+    assert places_of(tmp_path / "nats", ERASED) == []
+
+    planned = desk.vigil.ask("erase", *WHOSE, "--dry-run")
+    assert planned["erased"]["episodes"] == 1
+    desk.order("erase", *WHOSE, "--yes")
+
+    assert places_of(tmp_path, ERASED) == []
+    assert (await counts(cluster))["episodes"] == before["episodes"]
+    [gone] = [each for each in desk.vigil.ask("episodes", "list") if each["subject_id"] == "123"]
+    assert "$erased" in str(desk.vigil.ask("episodes", "show", gone["episode_id"]))
+    assert KEPT in str(desk.vigil.ask("findings", "list"))

@@ -19,13 +19,14 @@ from streams.memory.bucket import MemorySubjectKeys
 from streams.model.commands import Command, Resolve, WorkflowCommand
 from streams.model.events import (
     EpisodeOpened,
+    FindingAcknowledged,
     FindingRaised,
     LogEvent,
     OutputProposed,
     StepKind,
     StepRecorded,
 )
-from streams.model.findings import Cause, Finding, FindingStatus
+from streams.model.findings import Cause, Finding, FindingStatus, Person
 from streams.model.refusals import AgainstFilter, Refusal
 from streams.model.sealed import ERASED_JSON, ERASED_TEXT, key_name
 from streams.model.triggers import Budget, EventTrigger
@@ -182,6 +183,23 @@ async def test_another_process_knows_whose_an_episode_is(world):
     await world.another_process().log.append(subject, commit("c2", step()), after=seq)
 
     assert SECRET.encode() not in world.log_bytes()
+
+
+async def test_a_finding_stays_encrypted_whose_episode_has_left_the_journal(world):
+    *_, raised, _ = await write_life(world.ports)
+    await world.plain.states.purge(STACK.part(Stream.JOURNAL), below=3)
+    [first] = raised.events
+    known = FindingAcknowledged(finding=first.finding, cause=Person(by="ada", reason=SECRET))
+    ports = world.another_process()
+
+    seq = (await ports.log.last(STACK.finding("late"))).seq
+    await ports.log.append(STACK.finding("late"), commit("c5", known), after=seq)
+    assert SECRET.encode() not in world.log_bytes()
+    assert (await ports.log.last(STACK.finding("late"))).commit.events == (known,)
+    told = {"episode_id": EPISODE, "finding_key": "late", "reason": SECRET}
+    await ports.domain_events.publish("desk.told", told, id="f1")
+    [event] = await world.plain.domain_events.page(after=0)
+    assert SECRET not in str(event.payload)
 
 
 async def test_what_is_about_nobody_is_written_as_ever(world):

@@ -18,12 +18,13 @@ from engine.orders.store import give_order
 from engine.validation import check_cause
 from projections.postgres import erase as rows
 from streams import jetstream
+from streams.archive.history import with_history
 from streams.clock import SystemClock
-from streams.jetstream.setup.ports import EncryptedStack
 from streams.model.events import KindsEncrypted
 from streams.model.sealed import key_name
-from streams.ports.log import Recorded
-from streams.sealing.seals import KEYS_S
+from streams.ports.log import EventLog, Recorded
+from streams.sealing.seals import KEYS_S, Seals
+from vigil.archiving.find import finding_archive
 from vigil.asking.connect import connected, link_settings, pooled
 from vigil.errors import Mistake
 from vigil.settings import Config
@@ -74,9 +75,14 @@ async def erase(
     """
     check_cause(by, reason)
     url, link = config.settings.nats_url, link_settings(config)
-    async with jetstream.connect_encrypted(url, stack=config.stack, settings=link) as there:
+    async with (
+        jetstream.connect_encrypted(url, stack=config.stack, settings=link) as there,
+        finding_archive(config, link) as find,
+    ):
         check_subject(subject, there.kinds)
-        traces = await find_traces(there.ports, there.seals, subject)
+        ports = with_history(there.ports, find)  # guard: archived-contents-are-found
+        seals = Seals(ports.log, there.keys, stack=ports.stack, kinds=there.kinds, clock=_CLOCK)
+        traces = await find_traces(ports, seals, subject)
         if is_dry:
             return Erasure(traces=traces, is_dry=True)
         if traces.open:  # guard: open-work-is-not-erased
@@ -94,12 +100,12 @@ async def erase(
             await there.overwrite_event(seq)  # guard: plain-events-overwritten
         await _CLOCK.sleep(FORGOTTEN_S)
         async with pooled(config) as pool:
-            read = partial(_read, there, traces.aggregates)
+            read = partial(_read, with_history(there.opened, find).log, traces.aggregates)
             made = await rows.make_rows_anew(pool, there.ports.stack, read)
             left = await rows.write_files_anew(pool)
     return Erasure(traces=traces, is_dry=False, key_id=order.key_id, rows=made, left=left)
 
 
-async def _read(there: EncryptedStack, aggregates: Sequence[str]) -> Sequence[Recorded]:
+async def _read(log: EventLog, aggregates: Sequence[str]) -> Sequence[Recorded]:
     """Return all commits of some aggregates, by a process that knows no destroyed key."""
-    return [each for subject in aggregates for each in await there.opened.log.read(subject)]
+    return [each for subject in aggregates for each in await log.read(subject)]

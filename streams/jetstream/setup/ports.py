@@ -31,7 +31,6 @@ from streams.layout import Stream
 from streams.ports.all import Ports
 from streams.ports.subject_keys import SubjectKeys
 from streams.sealing.ports import sealed_ports
-from streams.sealing.seals import Seals
 from streams.subjects import Stack
 
 
@@ -89,7 +88,6 @@ class EncryptedStack:
     keys: SubjectKeys
     kinds: Sequence[str]
     """The kinds of subjects whose data are encrypted."""
-    seals: Seals
     link: Link
 
     async def overwrite_event(self, seq: int) -> None:
@@ -120,8 +118,7 @@ async def connect_encrypted(
             )
         ports, keys = _ports(link, stack), JetStreamSubjectKeys(link, stack)
         opened = sealed_ports(ports, keys, kinds, link.clock)
-        seals = Seals(ports.log, keys, stack=stack, kinds=kinds, clock=link.clock)
-        yield EncryptedStack(ports, opened, keys, kinds, seals, link)
+        yield EncryptedStack(ports, opened, keys, kinds, link)
 
 
 def _ports(link: Link, stack: Stack) -> Ports:
