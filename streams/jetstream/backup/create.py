@@ -49,8 +49,8 @@ state comes after the journal; an object is put before the commit that names it.
 class Tell(Protocol):
     """Is told how far a backup, or a restore, has come."""
 
-    def __call__(self, part: str, done: int, total: int) -> None:
-        """`done` bytes of about `total` of a stream are through."""
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """`done` bytes of about `total` of a stream, `stage`, are through."""
 
 
 def parts_of(stack: Stack) -> Mapping[str, str]:

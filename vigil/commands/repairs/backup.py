@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from streams.clock import SystemClock
 from vigil import options
 from vigil.asking import backup as asking
 from vigil.asking.connect import run
@@ -17,13 +15,11 @@ from vigil.commands.call import call
 from vigil.errors import Mistake, told
 from vigil.options import By, IsJson, IsSure, require_consent
 from vigil.printing import tables
+from vigil.printing.progress import ProgressLines
 
 if TYPE_CHECKING:
     from streams.jetstream.backup.files import StoredBackup
     from vigil.client.client import Client
-
-TOLD_EVERY_S: Final = 1.0
-"""Between two lines of progress, in seconds."""
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -49,7 +45,11 @@ def create(
     config = options.config(ctx)
     call(ctx, _who, by=by)
     with told():
-        made = run(asking.create(config, folder, is_incremental=is_incremental, tell=_Progress()))
+        made = run(
+            asking.create(
+                config, folder, is_incremental=is_incremental, tell=ProgressLines(unit="bytes")
+            )
+        )
     _print(made, "made", is_json=is_json)
 
 
@@ -95,7 +95,9 @@ def restore(
     if replaces and not is_sure:
         require_consent(f"delete what there is of stack {config.stack.name}?")
     with told():
-        rows = run(asking.restore(config, found, replaces=replaces, tell=_Progress()))
+        rows = run(
+            asking.restore(config, found, replaces=replaces, tell=ProgressLines(unit="bytes"))
+        )
     _print(found, "restored", is_json=is_json)
     if not is_json and rows:
         print(rows)
@@ -123,18 +125,3 @@ def _print(found: StoredBackup, done: str, *, is_json: bool) -> None:
     size = f"{messages:,} messages, {manifest.size_bytes:,} bytes"
     print(f"{done}: stack {manifest.stack} as of {manifest.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
     print(f"in {found.folder}")
-
-
-class _Progress:
-    """Prints how far it is, now and then."""
-
-    def __init__(self) -> None:
-        self._clock = SystemClock()
-        self._told_s = 0.0
-
-    def __call__(self, part: str, done: int, total: int) -> None:
-        now_s = self._clock.monotonic_s()
-        if now_s - self._told_s < TOLD_EVERY_S:
-            return
-        self._told_s = now_s
-        print(f"{part}: {done:,} of {total:,} bytes", file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Final
@@ -28,9 +27,7 @@ from vigil.client.client import Client
 from vigil.commands.call import call
 from vigil.errors import Mistake, told
 from vigil.options import By, Reason
-
-TOLD_EVERY_S: Final = 1.0
-"""Between two lines of progress, in seconds; the end of a stage is always told."""
+from vigil.printing.progress import ProgressLines
 
 _HOW_ON: Final = """\
 Streams that are no longer used are kept; once all is well, `vigil repartition --drop-old` deletes
@@ -69,7 +66,7 @@ def repartition(
         name = call(ctx, _who, by=by)
         with told():
             check_cause(name, reason)
-        progress = _Progress()
+        progress = ProgressLines()
         stack = run(
             streams_repartition.repartition(
                 url, stack=config.stack, to=to, tell=progress, settings=link
@@ -118,21 +115,5 @@ def uncompress(ctx: typer.Context) -> None:
     """
     config = options.config(ctx)
     url, link = config.settings.nats_url, link_settings(config)
-    names = run(jetstream.uncompress(url, stack=config.stack, tell=_Progress(), settings=link))
+    names = run(jetstream.uncompress(url, stack=config.stack, tell=ProgressLines(), settings=link))
     print("\n".join(f"uncompressed {name}" for name in names) or "nothing is compressed")
-
-
-class _Progress:
-    """Prints how far it is, now and then."""
-
-    def __init__(self) -> None:
-        self.has_told = False
-        self._clock = SystemClock()
-        self._told_s = 0.0
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        now_s = self._clock.monotonic_s()
-        if done < total and now_s - self._told_s < TOLD_EVERY_S:
-            return
-        self.has_told, self._told_s = True, now_s
-        print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)

@@ -23,6 +23,7 @@ from vigil.options import By, IsJson, IsWide
 from vigil.printing import tables
 from vigil.printing.columns import Column, Form, Listing
 from vigil.printing.output import DRY, rows_of, show_table
+from vigil.printing.progress import ProgressLines
 from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ StoreName: TypeAlias = Annotated[
         " s3://bucket/prefix, or nats.",
     ),
 ]
-
-TOLD_EVERY_S: Final = 1.0
-"""Between two lines of progress, in seconds."""
 
 RESTORED_DAYS: Final = 30
 """How long what was restored can be read, in days, by default; large results are kept for 90."""
@@ -102,7 +100,7 @@ def run(
     async def archived(client: Client) -> ArchiveReport | None:
         async with client.connections.log() as ports:
             return await run_archive(
-                ports, config, spec, purges=purges, is_dry=is_dry, tell=_Progress().tell
+                ports, config, spec, purges=purges, is_dry=is_dry, tell=ProgressLines()
             )
 
     report = call(ctx, archived, by=by)
@@ -260,8 +258,7 @@ def _show_segments(
     from vigil.asking.archiving import list_segments
 
     config = options.config(ctx)
-    progress = _Progress()
-    tell = partial(progress.tell, "segments")
+    tell = partial(ProgressLines(), "segments")
     with told():
         segments = wait(list_segments(config, spec, verifies=verifies, tell=tell))
     print_segments(segments, is_json=is_json, is_wide=is_wide)
@@ -316,20 +313,3 @@ def _line(message: RawMessage) -> str:
         "commit": body,
     }
     return msgspec.json.encode(said).decode()
-
-
-class _Progress:
-    """Tells now and then how far it is, where somebody looks."""
-
-    def __init__(self) -> None:
-        from streams.clock import SystemClock
-
-        self._clock = SystemClock()
-        self._told_s = self._clock.monotonic_s()
-
-    def tell(self, what: str, done: int, of: int) -> None:
-        """Say how much of something is done."""
-        now_s = self._clock.monotonic_s()
-        if sys.stderr.isatty() and now_s - self._told_s >= TOLD_EVERY_S:
-            self._told_s = now_s
-            print(f"{what}: {done:,} of {of:,}", file=sys.stderr)
