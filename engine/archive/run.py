@@ -11,9 +11,7 @@ it has verified itself.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -31,7 +29,7 @@ from engine.archive.floor import (
 from engine.archive.lives import Lives, decode_lives, encode_lives, note, still_there
 from engine.archive.purge import PurgeReport, purge
 from engine.reactor.position import Position
-from engine.runtime.leases import Keeper
+from engine.runtime.leases import lease_of
 from streams.archive.archive import Archive, first_with, identity
 from streams.archive.segment import Manifest, SegmentBuilder, SegmentLimits
 from streams.clock import Clock
@@ -125,8 +123,8 @@ async def archive_once(
         Unavailable: the server or the archive was away. Run it again.
     """
     now = clock.now()
-    async with _alone(ports, clock, node) as check:
-        if check is None:
+    async with lease_of(ports.leases, ARCHIVE_CLAIM, holder=node, clock=clock) as check:
+        if check is None:  # guard: archive-one-at-a-time
             return None
         run = _Run(ports, archive, plan, rows, clock, check, tell, now)
         parts = await run.done()
@@ -144,29 +142,6 @@ async def last_report(ports: Ports) -> ArchiveReport | None:
     if entry is None or entry.value is None:
         return None
     return msgspec.json.decode(entry.value, type=ArchiveReport)
-
-
-@asynccontextmanager
-async def _alone(ports: Ports, clock: Clock, node: str) -> AsyncIterator[Callable[[], None] | None]:
-    """Yield what raises `LeaseLost` once others may be at it; None: others are."""
-    keeper = Keeper(ports.leases, holder=node, clock=clock)
-    held = await keeper.acquire(ARCHIVE_CLAIM, on_lost=lambda: None)
-    if held is None:  # guard: archive-one-at-a-time
-        yield None
-        return
-
-    def check() -> None:
-        if held.lost:
-            raise LeaseLost(ARCHIVE_CLAIM, revision=held.lease.revision)
-        held.lease.check(monotonic_s=clock.monotonic_s())
-
-    beating = asyncio.create_task(keeper.beat())
-    try:
-        yield check
-    finally:
-        beating.cancel()
-        await asyncio.wait([beating])
-        await keeper.complete(held)
 
 
 @dataclass

@@ -362,7 +362,6 @@ class Node:
         await self._wait_looked(loader)
         worker = RetentionWorker(
             self._ports,
-            self._clock,
             self.name,
             node_context.leases,
             lambda: self._catalog.served,

@@ -25,7 +25,7 @@ class RetentionRun:
     now: datetime
     """When it began: times are counted back from here."""
     state: RetentionState
-    """As the log had it then. What is held may be more by now: see `RunningRetention.holds`."""
+    """As the log had it then. What is held may be more by now."""
     is_dry: bool
     """Whether it only counts."""
     check: Callable[[], None]

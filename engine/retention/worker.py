@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,7 +23,7 @@ from engine.retention.cut_rows import CutRows
 from engine.retention.rules import is_due
 from engine.retention.step import RetentionRun, RetentionStep, StepReport
 from engine.retention.store import declare, is_wanted, read_state
-from engine.runtime.leases import Held, Keeper
+from engine.runtime.leases import Keeper
 from streams.clock import Clock
 from streams.errors import LeaseLost, StreamError
 from streams.json import UNDECODABLE
@@ -122,9 +123,9 @@ class RetentionWorker:
     """The part of a node that declares how long things are kept, and lets go what is old."""
 
     ports: Ports
-    clock: Clock
     node: str
     keeper: Keeper
+    """Its clock is that of the node."""
     actors: Callable[[], Mapping[str, Actor]]
     """Those of the node, as they are now."""
     stack: Retention | None = None
@@ -139,18 +140,18 @@ class RetentionWorker:
         """Declare what is new, and run when that is due, for ever."""
         while True:
             await self.declare()
-            await self.clock.sleep(LOOK_S)
+            await self.keeper.clock.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> RunReport | None:
         """Return what a run has done; None: none was due, or not here."""
-        now = self.clock.now()
+        now = self.keeper.clock.now()
         if not is_due(self._idle_at, now=now, every_s=EVERY_S):
             return None
         last = await last_run(self.ports.gates)
         if last is not None and not is_due(last.at, now=now, every_s=EVERY_S):
             return None
-        if not await is_wanted(self.ports, clock=self.clock):
+        if not await is_wanted(self.ports, clock=self.keeper.clock):
             self._idle_at = now
             return None
         return await self._run()
@@ -163,7 +164,9 @@ class RetentionWorker:
         stack = None if self._has_declared else self.stack
         news = {id_: each for id_, each in actors.items() if self._declared.get(id_) != each}
         if stack is not None or news:
-            await declare(self.ports, node=self.node, stack=stack, actors=news, clock=self.clock)
+            await declare(
+                self.ports, node=self.node, stack=stack, actors=news, clock=self.keeper.clock
+            )
         self._declared, self._has_declared = actors, True
 
     async def _run(self) -> RunReport | None:
@@ -174,8 +177,8 @@ class RetentionWorker:
             return await run_steps(
                 self.ports,
                 by=self.node,
-                clock=self.clock,
-                check=lambda: check_held(held, self.clock),
+                clock=self.keeper.clock,
+                check=partial(self.keeper.check, held),
                 steps=self.steps,
             )
         except LeaseLost as error:
@@ -183,10 +186,3 @@ class RetentionWorker:
             return None
         finally:
             await self.keeper.complete(held)
-
-
-def check_held(held: Held, clock: Clock) -> None:
-    """Raise `LeaseLost` if a lease that is renewed cannot be relied on any more."""
-    if held.lost:
-        raise LeaseLost(held.lease.key, revision=held.lease.revision)
-    held.lease.check(monotonic_s=clock.monotonic_s())

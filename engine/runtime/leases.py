@@ -7,7 +7,8 @@ are counted (`vigil.leases`): acquired, steal, busy, renewed, renew_failed, lost
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -72,6 +73,12 @@ class Keeper:
             self._lose(before, f"this node has taken it over at revision {lease.revision}")
         held = self._held[key] = Held(lease, on_lost)
         return held
+
+    def check(self, held: Held) -> None:
+        """Raise `LeaseLost` if a lease cannot be relied on any more."""
+        if held.lost:
+            raise LeaseLost(held.lease.key, revision=held.lease.revision)
+        held.lease.check(monotonic_s=self.clock.monotonic_s())
 
     async def complete(self, held: Held) -> None:
         """Give a lease up with the work done, so that others need not wait for it to lapse."""
@@ -149,6 +156,29 @@ class Keeper:
 
     def _keeps(self, held: Held) -> bool:
         return self._held.get(held.lease.key) is held
+
+
+@asynccontextmanager
+async def lease_of(
+    leases: Leases, key: str, *, holder: str, clock: Clock
+) -> AsyncIterator[Callable[[], None] | None]:
+    """Have the lease of `key` for as long as something lasts that is no part of a node.
+
+    Yields what raises `LeaseLost` as soon as the lease cannot be relied on; None: another process
+    has it.
+    """
+    keeper = Keeper(leases, holder=holder, clock=clock)
+    held = await keeper.acquire(key, on_lost=lambda: None)
+    if held is None:
+        yield None
+        return
+    beating = asyncio.create_task(keeper.beat())
+    try:
+        yield partial(keeper.check, held)
+    finally:
+        beating.cancel()
+        await asyncio.wait([beating])
+        await keeper.complete(held)
 
 
 def _outcome(lease: Lease | None) -> str:

@@ -166,7 +166,7 @@ async def test_a_year_of_retention_loses_nothing_and_nothing_piles_up(postgres, 
     ports = memory_ports(stack=Stack("years"), clock=clock, lease_ttl_s=60)
     kept = Retention(done=DONE, failed=FAILED, findings=FINDINGS)
     keeper = Keeper(ports.leases, holder="n1", clock=clock)
-    worker = RetentionWorker(ports, clock, "n1", keeper, dict, kept)
+    worker = RetentionWorker(ports, "n1", keeper, dict, kept)
     await worker.declare()
     archive = Archive(MemoryArchive(), ports.stack)
     year, journal, most = Year(ports, clock), [], 0

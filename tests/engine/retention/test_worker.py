@@ -45,7 +45,7 @@ def clock():
 def worker(ports, clock, *, node="n1", stack=None, actors=(), steps=None):
     keeper = Keeper(ports.leases, holder=node, clock=clock)
     known = {each.id: each for each in actors}
-    made = RetentionWorker(ports, clock, node, keeper, lambda: known, stack)
+    made = RetentionWorker(ports, node, keeper, lambda: known, stack)
     if steps is not None:
         made.steps = steps
     return made

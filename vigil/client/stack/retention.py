@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -41,7 +38,7 @@ class KeptTime(msgspec.Struct, frozen=True, kw_only=True):
     """How long something is kept after its end."""
 
     what: str
-    """`done`, `failed`, `findings`, `outputs`, `dead_letters`, `events`, `journal` or `archive`."""
+    """`done`, `failed`, `findings`, `outputs`, `dead_letters`, `events` or `journal`."""
     actor_id: str | None
     """Whose; null: of every actor that says nothing of its own."""
     kept_s: int
@@ -195,24 +192,14 @@ class RetentionCalls:
         return is_new
 
     async def _run(self, ports: Ports, name: str) -> Sequence[StepReport]:
-        from engine.retention.worker import check_held, run_steps
-        from engine.runtime.leases import Keeper
+        from engine.retention.worker import run_steps
+        from engine.runtime.leases import lease_of
 
-        clock = self._connections.clock
-        keeper = Keeper(ports.leases, holder=self._connections.node, clock=clock)
-        held = await keeper.acquire(RETENTION, on_lost=lambda: None)
-        if held is None:
-            raise Trouble("another process lets go what is old now", remedy="try again later")
-        beating = asyncio.create_task(keeper.beat())
-        try:
-            check = partial(check_held, held, clock)
-            report = await run_steps(ports, by=name, clock=clock, check=check)
-        finally:
-            beating.cancel()
-            with suppress(asyncio.CancelledError):
-                await beating
-            await keeper.complete(held)
-        return report.steps
+        clock, node = self._connections.clock, self._connections.node
+        async with lease_of(ports.leases, RETENTION, holder=node, clock=clock) as check:
+            if check is None:
+                raise Trouble("another process lets go what is old now", remedy="try again later")
+            return (await run_steps(ports, by=name, clock=clock, check=check)).steps
 
     async def _prune(self, ports: Ports) -> Mapping[str, int]:
         from projections.postgres.prune import prune
