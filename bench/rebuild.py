@@ -35,7 +35,6 @@ from projections.postgres.rebuild.rebuild import RebuildOptions, rebuild, verify
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.embedded import EmbeddedNats
-from streams.history import LogHistory
 from streams.ports.all import Ports
 from streams.subjects import Stack
 
@@ -92,7 +91,7 @@ async def measure(episodes: int) -> None:
 async def _cases(
     ports: Ports, pool: Pool, servers: tuple[psutil.Process, ...], episodes: int
 ) -> None:
-    history, options = LogHistory(ports), RebuildOptions()
+    history, options = ports.log, RebuildOptions()
 
     async def rebuilt(stages: Stages) -> None:
         report = await rebuild(history, pool, STACK, clock=CLOCK, options=options, tell=stages)

@@ -29,9 +29,6 @@ NATS: Final = "nats"
 
 _S3: Final = "s3"
 
-EVENTS_DAYS: Final = 7
-"""How long events are kept, in days: one of them may be delivered again for so long."""
-
 
 class ArchiveSpec(Strict):
     """The table, as the file has it."""

@@ -27,8 +27,7 @@ from projections.project import project
 from projections.rows import RowBatch, RowChange, arrange
 from streams.clock import Clock
 from streams.layout import Stream
-from streams.ports.history import CommitHistory
-from streams.ports.log import Recorded
+from streams.ports.log import EventLog, Recorded
 from streams.subjects import Stack
 
 BATCH_MESSAGES_MAX: Final = 8_000
@@ -125,7 +124,7 @@ class FreshRows:
 
     def __init__(
         self,
-        history: CommitHistory,
+        history: EventLog,
         connection: Connection,
         stack: Stack,
         *,

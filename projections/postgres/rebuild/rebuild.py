@@ -40,7 +40,7 @@ from projections.postgres.rebuild.fresh import (
 )
 from projections.postgres.rebuild.pace import RebuildPace, Tell
 from streams.clock import Clock
-from streams.ports.history import CommitHistory
+from streams.ports.log import EventLog
 from streams.subjects import Stack
 
 NEAR_MESSAGES: Final = 2_000
@@ -142,7 +142,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def rebuild(
-    history: CommitHistory,
+    history: EventLog,
     pool: Pool,
     stack: Stack,
     *,
@@ -157,6 +157,7 @@ async def rebuild(
     Nodes and projector may go on meanwhile. A call that was killed is continued by the next one.
 
     Args:
+        history: the log, with what was archived of it if there is an archive.
         prune: takes what retention has taken from the live rows, which the history still has.
         custom: the tables of a projection of a user, where `pool` finds them.
 
@@ -186,7 +187,7 @@ async def rebuild(
 
 
 async def verify(
-    history: CommitHistory,
+    history: EventLog,
     pool: Pool,
     stack: Stack,
     *,
@@ -226,7 +227,7 @@ async def verify(
 
 @asynccontextmanager
 async def _opened(
-    history: CommitHistory,
+    history: EventLog,
     pool: Pool,
     stack: Stack,
     *,
@@ -314,7 +315,7 @@ async def _require_migrated(live: Connection, schema: str) -> Mapping[str, str]:
 class _Work(msgspec.Struct, frozen=True, kw_only=True):
     """One run: what it reads, and the connections that it writes on."""
 
-    history: CommitHistory
+    history: EventLog
     stack: Stack
     tables: FreshTables
     rows: FreshRows

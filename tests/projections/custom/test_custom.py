@@ -19,7 +19,6 @@ from projections.postgres.custom.tables import OwnTables, list_own
 from projections.postgres.pool import connect
 from projections.postgres.projector import project
 from projections.postgres.rebuild.rebuild import RebuildOptions, rebuild, verify
-from streams.history import LogHistory
 from streams.jetstream import connect as connect_log
 from streams.layout import Stream
 from streams.model.events import EpisodeFinished, EpisodeOpened, FindingRaised
@@ -143,17 +142,17 @@ async def test_wrong_rows_are_verified_and_rebuilt(ports, own_tables):
         "tell": [].append,
         "custom": OwnTables(ends),
     }
-    assert (await verify(LogHistory(ports), pool, ports.stack, **given)).difference is None
+    assert (await verify(ports.log, pool, ports.stack, **given)).difference is None
     await pool.execute("UPDATE actors SET opened = 77")
-    found = await verify(LogHistory(ports), pool, ports.stack, **given)
+    found = await verify(ports.log, pool, ports.stack, **given)
     assert (found.difference.table, found.difference.column) == ("actors", "opened")
     assert (found.difference.live, found.difference.journal) == (77, 3)
     async with projecting(ports, pool, ends):
-        await rebuild(LogHistory(ports), pool, ports.stack, **given)
+        await rebuild(ports.log, pool, ports.stack, **given)
         await fill(ports, first=4, count=1)
         await wait_level(ports, pool, ends)
     assert [row[:3] for row in await rows(pool, "actors")] == [("monitor", 4, 160)]
-    assert (await verify(LogHistory(ports), pool, ports.stack, **given)).difference is None
+    assert (await verify(ports.log, pool, ports.stack, **given)).difference is None
 
 
 async def test_what_other_code_has_begun_is_not_continued(own_tables, monkeypatch):
@@ -171,7 +170,7 @@ async def test_without_its_tables_there_is_nothing_to_rebuild(ports, own_tables)
     pool, ends = own_tables
     with pytest.raises(NotMigrated):
         await rebuild(
-            LogHistory(ports),
+            ports.log,
             pool,
             ports.stack,
             clock=CLOCK,

@@ -15,9 +15,8 @@ from projections.postgres.rebuild.rebuild import (
     verify,
 )
 from streams.clock import Clock, SystemClock
-from streams.history import LogHistory
 from streams.ports.all import Ports
-from streams.ports.history import CommitHistory
+from streams.ports.log import EventLog
 from streams.subjects import Stack
 from streams.wire import codec
 from streams.wire.messages import COMMIT_HEADER
@@ -33,7 +32,7 @@ async def rebuilt(
     ports: Ports,
     pool: Pool,
     *,
-    history: CommitHistory | None = None,
+    history: EventLog | None = None,
     told: list[RebuildProgress] | None = None,
     prune: Prune | None = None,
     clock: Clock = CLOCK,
@@ -41,7 +40,7 @@ async def rebuilt(
 ) -> RebuildReport:
     """Rebuild the rows of a stack."""
     return await rebuild(
-        history or LogHistory(ports),
+        history or ports.log,
         pool,
         ports.stack,
         clock=clock,
@@ -61,7 +60,7 @@ async def verified(
 ) -> VerifyReport:
     """Hold the rows of a stack against its log."""
     return await verify(
-        LogHistory(ports),
+        ports.log,
         pool,
         ports.stack,
         clock=CLOCK,

@@ -7,7 +7,6 @@ from datetime import timedelta
 from projections.postgres.rebuild import fresh
 from projections.postgres.rebuild.rebuild import TableChange
 from streams.clock import SystemClock
-from streams.history import LogHistory
 from streams.keys import episode_claim
 from streams.layout import Stream
 from streams.memory import memory_ports
@@ -109,7 +108,7 @@ async def test_a_rebuild_makes_the_rows_of_another_layout(ports, pool, stack):
 
 
 async def test_pages_of_a_history_know_where_it_begins(ports):
-    history = LogHistory(ports)
+    history = ports.log
     assert await history.first_seq(Stream.JOURNAL) == 1
     await fill(ports, count=1)
     assert await history.first_seq(Stream.JOURNAL) == 1

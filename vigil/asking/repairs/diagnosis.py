@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from engine.app.checks import EVENTS_S
 from engine.archive.run import ArchiveReport, last_report
 from engine.cluster.differences import REMEDY as DIFFERENCE_REMEDY
 from engine.cluster.differences import differences
@@ -36,7 +37,7 @@ from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.model.modes import NodeMode
 from streams.ports.all import Ports
 from streams.subjects import Stack
-from vigil.archiving.settings import EVENTS_DAYS, ArchiveSpec, archive_in
+from vigil.archiving.settings import ArchiveSpec, archive_in
 from vigil.asking import instances
 from vigil.asking.connect import connected, link_settings, pooled
 from vigil.asking.repairs import growth, losses
@@ -285,7 +286,7 @@ def look_at_archive(
     checks = [
         DoctorCheck("archive", "note" if is_old else "ok", said, _OF_ARCHIVE if is_old else "")
     ]
-    if spec is not None and spec.hot_days < EVENTS_DAYS:  # guard: short-hot-window-told
+    if spec is not None and spec.hot_s < EVENTS_S:  # guard: short-hot-window-told
         says = f"the journal keeps what ended for {spec.hot_days:g} days only"
         checks.append(DoctorCheck("archive", "note", says, _OF_HOT))
     for part in report.parts:

@@ -25,7 +25,6 @@ from projections.postgres.rebuild.rebuild import (
 )
 from projections.postgres.rebuild.rebuild import rebuild as rebuild_rows
 from projections.postgres.rebuild.rebuild import verify as verify_rows
-from streams.history import LogHistory
 from vigil.asking.connect import pooled
 from vigil.client.connections import Connections
 from vigil.errors import Mistake, told
@@ -145,7 +144,7 @@ class ProjectionCalls:
         connections = self._connections
         async with self._tables(own) as pool, connections.log(is_reading=True) as ports:
             return await rebuild_rows(
-                LogHistory(ports),
+                ports.log,
                 pool,
                 ports.stack,
                 clock=connections.clock,
@@ -176,7 +175,7 @@ class ProjectionCalls:
         connections = self._connections
         async with self._tables(own) as pool, connections.log(is_reading=True) as ports:
             return await verify_rows(
-                LogHistory(ports),
+                ports.log,
                 pool,
                 ports.stack,
                 clock=connections.clock,
