@@ -23,7 +23,7 @@ import structlog
 from engine import telemetry
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import recovery
-from engine.episodes.attempt import Attempt, AttemptCause, AttemptState, Busy, EpisodeClaim
+from engine.episodes.attempt import Attempt, AttemptCause, AttemptState
 from engine.episodes.episode import (
     ENDED,
     Begin,
@@ -47,6 +47,7 @@ from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover, parked_too_long
 from engine.findings.apply import FindingApplier, log_raised
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
+from engine.runtime.claim import Busy, EpisodeClaim
 from engine.runtime.context import ActorContext
 from engine.runtime.store import Contended
 from engine.spending.episode import EpisodeSpending

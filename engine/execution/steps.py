@@ -58,13 +58,13 @@ from engine.app.tools import (
 )
 from engine.children import rules as children
 from engine.episodes import dry_run
-from engine.episodes.attempt import EpisodeClaim
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
 from engine.episodes.redaction import asked_as_shown
 from engine.errors import EpisodeFailed, Unencodable
 from engine.execution.conclude import Conclusion
 from engine.execution.report import reported
 from engine.outputs.keys import idempotency_key, inline_key
+from engine.runtime.claim import EpisodeClaim
 from engine.runtime.gather import gather_bounded
 from engine.secrets import hide, removed, texts_in, without
 from engine.spending.prices import Prices

@@ -20,7 +20,7 @@ from engine import telemetry
 from engine.app.actions import Retries
 from engine.app.outputs import DeliveryFailed, OutputView, missing
 from engine.dead_letters.write import DeadLetterWriter
-from engine.episodes.attempt import Attempt, EpisodeClaim
+from engine.episodes.attempt import Attempt
 from engine.episodes.episode import CancelEpisode, Finish
 from engine.outputs.dead_letters import note_gone_on, write_failed
 from engine.outputs.decide import (
@@ -39,6 +39,7 @@ from engine.outputs.output import Output, is_own
 from engine.outputs.pool import AdapterPool, PooledAdapter
 from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
+from engine.runtime.claim import EpisodeClaim
 from engine.runtime.context import ActorContext
 from engine.runtime.store import Overtaken
 from engine.usercode.call import in_text

@@ -8,13 +8,14 @@ from itertools import count
 from engine.app.app import App
 from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.episodes.attempt import Attempt, EpisodeClaim, RunningEpisodes
+from engine.episodes.attempt import Attempt, RunningEpisodes
 from engine.episodes.breakers.store import Breakers
 from engine.execution.parts import ActorParts
 from engine.findings.index import FindingIndex
 from engine.outputs.deliver import OutputDelivery
 from engine.outputs.pool import AdapterPool
 from engine.runtime.catalog import Catalog
+from engine.runtime.claim import EpisodeClaim
 from engine.runtime.context import ActorContext, NodeContext
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.leases import Keeper, LeaseEvents

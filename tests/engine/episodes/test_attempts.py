@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.episodes.attempt import (
-    ATTEMPT_TRANSITIONS,
-    NO_CLAIM,
-    Attempt,
-    AttemptState,
-    Busy,
-    EpisodeClaim,
-)
+from engine.episodes.attempt import ATTEMPT_TRANSITIONS, Attempt, AttemptState
+from engine.runtime.claim import NO_CLAIM, Busy, EpisodeClaim
 from engine.runtime.leases import Keeper
 from streams.memory import memory_ports
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from engine.app.actions import observe, tool_call
-from engine.episodes.attempt import NO_CLAIM
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
+from engine.runtime.claim import NO_CLAIM
 from streams.errors import Unavailable
 from streams.keys import episode_claim
 from streams.model.commands import Recover
