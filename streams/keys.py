@@ -109,6 +109,9 @@ ARCHIVED: Final = "archived"
 
 _EPISODES: Final = "episode"
 
+NODE_CLAIMS: Final = "node"
+"""The first token of the leases of nodes."""
+
 
 def episode_claim(actor: str, episode_id: str) -> str:
     """Return the key of the lease on one episode."""
@@ -120,6 +123,11 @@ def episode_of_claim(key: str) -> tuple[str, str] | None:
     first, _, rest = key.partition(".")
     actor, _, episode_id = rest.partition(".")
     return (actor, episode_id) if first == _EPISODES and episode_id else None
+
+
+def node_claim(node: str) -> str:
+    """Return the key of the lease of a node itself."""
+    return f"{NODE_CLAIMS}.{name(node, of='node')}"
 
 
 def lane_claim(actor: str) -> str:

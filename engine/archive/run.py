@@ -307,7 +307,7 @@ class _Run:
             bounds.append(bound_of_position(known, FloorHold.ROWS))
         # guard: archive-reactor-holds
         position = await Position.read(self.ports, here.part)
-        bounds.append(bound_of_position(position.written, FloorHold.REACTOR))
+        bounds.append(bound_of_position(position.written.seq, FloorHold.REACTOR))
         bounds += [each async for each in self._held(here.part)]
         bounds += await self._gone_on(here, below=floor_of(bounds).seq)
         return floor_of(bounds)

@@ -9,8 +9,11 @@ claim, or done. The attempt then acknowledges its cause. If it has not begun, it
 cause back.
 
 An episode that ends with its first commit needs no claim: the version admits one writer, and until
-its end is published the cause is unacknowledged and comes again. Any other is claimed before that
-commit, so that its node's death is noticed.
+its end is published the cause is unacknowledged and comes again. Of any other a node's death has to
+be noticed. For a first attempt the lease of its node stands for a claim, and its start says so:
+whoever follows the journal sees which episodes that node had not ended when its lease did. The
+attempt gets a claim of its own when it is older than `GROWN_S`, or before a commit after which its
+journal does not show any more that something is left to do.
 """
 
 from __future__ import annotations
@@ -21,14 +24,45 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Protocol
 
-from engine.episodes.episode import CancelEpisode
-from engine.runtime.claim import NO_CLAIM, EpisodeClaim
-from streams.model.events import EpisodeEvent, EpisodeFinished, EpisodeOpened
+from engine.episodes.episode import RUNS, CancelEpisode, Episode
+from engine.runtime.claim import NO_CLAIM, Busy, EpisodeClaim
+from streams.errors import LeaseLost
+from streams.keys import node_claim
+from streams.model.events import (
+    EpisodeBlocked,
+    EpisodeConverged,
+    EpisodeDeferred,
+    EpisodeEvent,
+    EpisodeFinished,
+    EpisodeOpened,
+    LogEvent,
+)
 
 WISHES_MAX: Final = 100_000
 """Canceled episodes that a node remembers before they run there; the oldest is forgotten first. The
 command cancels it once it is delivered again.
 """
+
+
+def needs_claim(events: Sequence[LogEvent], *, has_outputs_left: bool) -> bool:
+    """Return whether a commit leaves something to do that does not show in the journal after it.
+
+    `has_outputs_left`: whether the episode has outputs whose delivery nobody has settled.
+    """
+    return any(
+        isinstance(event, EpisodeBlocked | EpisodeDeferred)
+        or (isinstance(event, EpisodeConverged) and bool(event.outputs))
+        or (isinstance(event, EpisodeFinished) and has_outputs_left)
+        for event in events
+    )
+
+
+def cover_of(episode: Episode) -> tuple[str, datetime] | None:
+    """Return the lease that stands for the claim of a running attempt: its key, and since when."""
+    since = episode.node_lease_since
+    if since is None or episode.status not in RUNS:
+        return None
+    return node_claim(episode.node), since
 
 
 class AttemptState(Enum):
@@ -117,7 +151,7 @@ class Attempt:
     async def note_fenced(self) -> None:
         """Note that the first commit is durable; from then on a claim that lapses is noticed."""
         self.move(AttemptState.FENCED)
-        if self.claim.held is not None:  # guard: wakened-waits-until-told
+        if self.claim.stands:  # guard: wakened-waits-until-told
             await self.secure()
 
     async def finish(self) -> None:
@@ -139,26 +173,44 @@ class Attempt:
             await self._cause.ack()
 
     async def make_claim(self) -> None:
-        """Make the claim, unless it was made before; raises `Busy`."""
-        if self.claim.held is None:
-            await self.claim.make()
-            if self.state is AttemptState.NEW:
-                self.move(AttemptState.CLAIMED)
+        """Make the claim, unless it was made before.
 
-    async def claim_for(self, first: Sequence[EpisodeEvent]) -> int:
-        """Return the revision of the claim, made now unless the `first` commit is everything.
+        Raises:
+            Busy: another node has it, and has begun.
+            LeaseLost: another node has it, though this one has begun.
+        """
+        if self.claim.held is not None:
+            return
+        try:
+            await self.claim.make()
+        except Busy:
+            if self.state is AttemptState.FENCED:
+                raise LeaseLost(str(self.claim), revision=NO_CLAIM) from None
+            raise
+        if self.state is AttemptState.NEW:
+            self.move(AttemptState.CLAIMED)
+
+    async def claim_for(
+        self, events: Sequence[EpisodeEvent], *, has_outputs_left: bool = False
+    ) -> None:
+        """Make the claim before a commit of `events`, if there has to be one of its own by then.
 
         Raises:
             Busy: another node has the claim.
             LeaseLost: the claim cannot be trusted any more.
         """
+        leaves = needs_claim(events, has_outputs_left=has_outputs_left)
+        if self.state is AttemptState.FENCED:
+            if leaves:  # guard: waiting-episode-claimed
+                await self.make_claim()
+            return
         # guard: continued-episode-claimed
-        is_all = any(isinstance(event, EpisodeFinished) for event in first)
+        is_all = any(isinstance(event, EpisodeFinished) for event in events)
         if is_all and self.claim.held is None:
-            return NO_CLAIM
-        await self.make_claim()
-        self.claim.check()
-        return self.claim.revision  # guard: acknowledged-after-fence
+            return
+        if leaves or self.claim.held is not None or not self.claim.cover():
+            await self.make_claim()
+        self.claim.check()  # guard: acknowledged-after-fence
 
     def cancel(self, end: CancelEpisode) -> None:
         """End the episode this way, unless it is too late."""

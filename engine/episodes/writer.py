@@ -138,9 +138,8 @@ class JournalWriter:
         if self._broken is not None:
             raise self._broken
         while self._pending:
-            if self._attempt.state is not AttemptState.FENCED and self._in_doubt is None:
-                # guard: claim-trusted-at-fence
-                self._sign(await self._secured(self._pending[:most]))
+            if self._in_doubt is None:
+                await self._secure(self._pending[:most])
             commit = self._in_doubt or self._commit(tuple(self._pending[:most]))
             try:
                 self.version = await self._append(commit)
@@ -159,19 +158,24 @@ class JournalWriter:
                 if self._attempt.state is not AttemptState.FENCED:
                     await self._attempt.note_fenced()
 
-    async def _secured(self, first: Sequence[EpisodeEvent]) -> int:
-        """Return the revision of the claim; whether one was made is not found out a second time."""
+    async def _secure(self, events: Sequence[EpisodeEvent]) -> None:
+        """Make the claim if it is needed; whether one was made is not found out a second time."""
+        is_fenced = self._attempt.state is AttemptState.FENCED
         try:
-            return await self._attempt.claim_for(first)
+            # guard: claim-trusted-at-fence
+            await self._attempt.claim_for(events, has_outputs_left=bool(self.episode.outputs_left))
         except asyncio.CancelledError:
             # guard: cancelled-claim-unrelied
             self._broken = UnknownOutcome(self._subject, detail="canceled while it was claimed")
             raise
+        if not is_fenced:
+            self._sign()
 
-    def _sign(self, claim_revision: int) -> None:
-        """Put the claim's revision into the start, which was recorded before there was a claim."""
+    def _sign(self) -> None:
+        """Put what stands for the claim into the start, which was recorded before there was one."""
+        claim = self._attempt.claim
         self._pending = [
-            replace(event, claim_revision=claim_revision)
+            replace(event, claim_revision=claim.revision, node_lease_since=claim.covered_since)
             if isinstance(event, EpisodeStarted)
             else event
             for event in self._pending

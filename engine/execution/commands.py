@@ -39,7 +39,16 @@ from engine.waits import parked
 from engine.waits.handle import WaitHandler, is_newest
 from engine.waits.wait import is_answered, step_answered
 from streams.errors import Unavailable, UnreadableEvent
-from streams.model.commands import Attend, Attending, Cancel, Carry, ChildEnded, Command, Start
+from streams.model.commands import (
+    Attend,
+    Attending,
+    Cancel,
+    Carry,
+    ChildEnded,
+    Command,
+    Recover,
+    Start,
+)
 from streams.model.events import EpisodeResolved
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
@@ -386,6 +395,7 @@ class RunConsumer(CommandConsumer):
             ctx.delivery,
             claims_first=claims_first,
             called_at=called_at,
+            is_called_over=isinstance(ctx.command, Recover),
         )
 
     async def _is_turned_away(self, episode: Episode) -> bool:

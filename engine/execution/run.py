@@ -23,7 +23,12 @@ import structlog
 from engine import telemetry
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import recovery
-from engine.episodes.attempt import Attempt, AttemptCause, AttemptState
+from engine.episodes.attempt import (
+    Attempt,
+    AttemptCause,
+    AttemptState,
+    cover_of,
+)
 from engine.episodes.episode import (
     ENDED,
     Begin,
@@ -77,16 +82,25 @@ def new_attempt(
     *,
     claims_first: bool = False,
     called_at: datetime | None = None,
+    is_called_over: bool = False,
 ) -> Attempt:
     """Return an attempt of this node at an episode; the options are those of `Attempt`.
 
-    It is to be run in the task that calls this, which a lost claim cancels.
+    It is to be run in the task that calls this, which a lost claim cancels. `is_called_over`: it is
+    called for because no node has the episode any more.
     """
     task = asyncio.current_task()
     assert task is not None
-    key = episode_claim(opened.actor_id, opened.episode_id)
-    # guard: claim-for-counted-attempt
-    claim = EpisodeClaim(context.leases, key, attempt=episode.attempts + 1, on_lost=task.cancel)
+    # What follows an end is told by nobody else: it is claimed before.
+    is_told = context.is_laned or _has_breaker(context, opened)
+    claim = EpisodeClaim(
+        context.leases,
+        episode_claim(opened.actor_id, opened.episode_id),
+        attempt=episode.attempts + 1,  # guard: claim-for-counted-attempt
+        on_lost=task.cancel,
+        node_lease=None if is_told else context.node_lease,  # guard: told-end-claimed
+        covered_by=None if is_called_over else cover_of(episode),
+    )
     # Whoever informs others of an end has its claim, or two would at the same time.
     claims_first = claims_first or episode.status in ENDED
     return Attempt(opened, claim, cause, claims_first=claims_first, called_at=called_at)

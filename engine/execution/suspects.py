@@ -68,7 +68,14 @@ async def run_suspect(parts: ActorParts, episode_id: str, fenced: asyncio.Event)
     opened = episode.opened
 
     async def run() -> bool:
-        attempt = new_attempt(context, opened, episode, ToldToParent(fenced), claims_first=True)
+        attempt = new_attempt(
+            context,
+            opened,
+            episode,
+            ToldToParent(fenced),
+            claims_first=True,
+            is_called_over=True,
+        )
         state = await run_episode(replace(parts, context=context), attempt, episode, records)
         return state is not AttemptState.NOT_BEGUN
 

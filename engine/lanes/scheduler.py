@@ -371,7 +371,7 @@ class LaneScheduler:
         await self._unless_withdrawn(self._wait_counted())  # guard: own-room-known-first
         while not self._withdrawn.is_set():
             await self._unless_withdrawn(self._wait_needed())
-            freed = self.context.lease_events.of(self._key)
+            freed = self.context.leases.freed.of(self._key)
             if not await self._dispatch():
                 wait = wait_set(freed, within_s=STANDBY_S, clock=self.context.clock)
                 await self._unless_withdrawn(wait)
@@ -521,7 +521,7 @@ class LaneCloser:
         withdrawn, leases = self.context.permits.runs.withdrawn, self.context.leases
         key = lane_claim(self.context.actor.id)
         while not withdrawn.is_set() and not await self._is_closed():
-            freed = self.context.lease_events.of(key)
+            freed = self.context.leases.freed.of(key)
             held = await leases.acquire(key, on_lost=_nothing)
             if held is None:
                 wait = wait_set(freed, within_s=STANDBY_S, clock=self.context.clock)

@@ -41,6 +41,7 @@ from engine.runtime.context import NodeContext
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
+from engine.runtime.node_lease import NodeLease
 from engine.runtime.objects import StoreOutage
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Turns
@@ -152,7 +153,16 @@ class Node:
         self._running = RunningEpisodes()
         self._since, self._nodes_gone = self._clock.now(), LeaseEvents()
         self._reactors = [
-            Reactor(ports, self._clock, name, self._since, stream, partition, self._nodes_gone)
+            Reactor(
+                ports,
+                self._clock,
+                name,
+                self._since,
+                stream,
+                partition,
+                self._nodes_gone,
+                self._lease_events,
+            )
             for stream, partition in (followed(ports.stack) if reacts else ())
         ]
 
@@ -203,7 +213,7 @@ class Node:
                 # guard: loss-ends-node
                 raise self._lost  # Nothing more may be written.
             log.info("node stopping", node=self.name)
-            finishing = asyncio.create_task(_finish(servers, tasks))
+            finishing = asyncio.create_task(_finish(servers, tasks, node_context.node_lease))
             helpers.append(finishing)
             is_clean = await self._wait_finished(finishing)
             await self._drain(reacting)
@@ -381,7 +391,9 @@ class Node:
         )
 
     def _node_context(self, tasks: NodeTasks) -> NodeContext:
-        keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
+        keeper = Keeper(
+            self._ports.leases, holder=self.name, clock=self._clock, freed=self._lease_events
+        )
         return NodeContext(
             app=self._app,
             catalog=self._catalog,
@@ -390,11 +402,11 @@ class Node:
             clock=self._clock,
             node=self.name,
             leases=keeper,
+            node_lease=NodeLease(keeper, self.name),
             tasks=tasks,
             tool_calls=ToolCalls(self._clock, self._ports.gates),
             turns=Turns(),
             store_outage=StoreOutage(),
-            lease_events=self._lease_events,
             writer_ids=self._writer_ids(),
             refusals=self.refusals,
             isolation=self._isolation,
@@ -441,6 +453,7 @@ class Node:
         return [
             self._mode_watcher.follow,
             node_context.leases.beat,
+            node_context.node_lease.keep,
             self._adapters.call_back,
             self._refusal_writer.run,
             *watching,
@@ -491,10 +504,11 @@ def _shown(attempt: Attempt) -> str:
     return f"{episode}, in {calls}" if calls else episode
 
 
-async def _finish(servers: NodeTasks, tasks: NodeTasks) -> None:
+async def _finish(servers: NodeTasks, tasks: NodeTasks, lease: NodeLease) -> None:
     """Wait until the consumers have stopped, then until what they took is done."""
     await servers.finish()
     await tasks.finish()
+    await lease.give_up()
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

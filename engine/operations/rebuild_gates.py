@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final
 
 from engine.operations.remembered import Remembered, RememberedKey
+from engine.reactor.covered import CoveredEpisodes
 from engine.reactor.position import Position
 from engine.reactor.reactor import followed
 from engine.reactor.rebuild import (
@@ -32,6 +33,7 @@ from streams.clock import Clock, SystemClock
 from streams.errors import RevisionConflict, Unavailable
 from streams.keys import PUBLISHED, published_key
 from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.model.followed import Followed, encode_followed
 from streams.model.losses import FIRST_SEQ, StreamState
 from streams.ports.all import Ports
 from streams.ports.domain_events import DomainEvent
@@ -58,8 +60,10 @@ async def rebuild_gates(ports: Ports, *, clock: Clock = _CLOCK) -> Mapping[str, 
     remembered = Remembered()
     published = {place: await _published(ports, place) for place in places}
     oldest_at = await _read_events(ports, remembered, published.values())
-    for place in places:
-        await _read_commits(ports, remembered, published[place], place, oldest_at)
+    covered = {
+        place: await _read_commits(ports, remembered, published[place], place, oldest_at)
+        for place in places
+    }
     positions = {parts[place]: published[place].carried_out for place in lost}
     counts = Counter[str]()
     keys = [*remembered.keys(clock.now()), *remembered.ends(positions)]
@@ -67,8 +71,9 @@ async def rebuild_gates(ports: Ports, *, clock: Clock = _CLOCK) -> Mapping[str, 
     for place in lost:
         found = published[place]
         await carry_out_rest(ports, clock, place, published=found, writer=writers[place])
-        key, seq = published_key(parts[place]), str(found.newest).encode()
-        await ports.gates.put(key, seq, after=0)  # guard: rebuilt-position-comes-last
+        position = Followed(found.newest, covered[place].first_seq)
+        key, value = published_key(parts[place]), encode_followed(position)
+        await ports.gates.put(key, value, after=0)  # guard: rebuilt-position-comes-last
         counts[PUBLISHED] += 1
     return counts
 
@@ -119,20 +124,22 @@ async def _read_commits(
     published: PublishedEvents,
     place: tuple[Stream, int],
     oldest_at: datetime,
-) -> None:
-    """Read all commits of a stream.
+) -> CoveredEpisodes:
+    """Read all commits of a stream; return what the leases of nodes stand for after them.
 
     What came to the stream when that was made has no events in it, and those of what is older than
     any event that is kept are gone.
     """
-    floor, gone_before = START, max(published.since, oldest_at)
+    covered, floor, gone_before = CoveredEpisodes(), START, max(published.since, oldest_at)
     async for records in read_commits(ports, place, after=START, up_to=published.head):
         for record in records:
             if place[0] in AGGREGATE_STREAMS:
                 remembered.add(record, part=published.part)
+            covered.note(record, at_s=0.0)
             if record.commit.at < gone_before:  # guard: rebuilt-moved-commits-not-told
                 floor = record.seq
     published.begin_at(floor)
+    return covered
 
 
 async def _state(ports: Ports, part: str) -> StreamState:

@@ -15,11 +15,13 @@ import msgspec
 
 from engine.app.workflow_plan import starter_id
 from engine.children.rules import awaited
+from engine.episodes.attempt import cover_of
 from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
 from engine.episodes.open import ATTEND
 from engine.episodes.recovery import SweepVerdict
 from engine.errors import Rejected
 from engine.runtime.gather import gather_bounded
+from engine.runtime.leases import stands
 from engine.runtime.store import Turns
 from engine.waits.signals import References
 from engine.waits.wait import block_in
@@ -250,7 +252,7 @@ class EpisodeSweeper:
         # guard: sweep-calls-nobody-twice
         if await self.ports.commands.is_waiting(candidate.actor_id, candidate.episode_id):
             return SweepVerdict.CALLED
-        if await self._is_held(candidate):  # guard: sweep-leaves-held
+        if await self._is_held(candidate, episode):  # guard: sweep-leaves-held
             return SweepVerdict.HELD
         if not self.is_dry:
             # The journal has not moved since; should another sweep see the same, one call is kept.
@@ -286,7 +288,10 @@ class EpisodeSweeper:
             return 0.0
         return (self.clock.now() - records[-1].commit.at).total_seconds()
 
-    async def _is_held(self, candidate: Candidate) -> bool:
+    async def _is_held(self, candidate: Candidate, episode: Episode) -> bool:
+        cover = cover_of(episode)
+        if cover is not None and await stands(self.ports.leases, cover[0], since=cover[1]):
+            return True
         key = episode_claim(candidate.actor_id, candidate.episode_id)
         # Should we end in between, it lapses, and that calls for recovery by itself.
         lease = await self.ports.leases.acquire(key, holder=self.name)

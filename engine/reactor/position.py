@@ -10,6 +10,7 @@ from engine.reactor.leader import is_alive, leader_of
 from streams.errors import RevisionConflict
 from streams.keys import published_key, started_event
 from streams.layout import Stream
+from streams.model.followed import Followed, decode_followed, encode_followed
 from streams.ports.all import Ports
 from streams.ports.log import START
 
@@ -26,23 +27,25 @@ class Position:
     """Of which stream."""
     key: str
     seq: int
+    covered_from: int
+    """See `Followed`."""
     revision: int
-    written: int
-    """Up to where it is written down: all of that is published for certain."""
+    written: Followed
+    """What is written down: all of that is published for certain."""
     _written_s: float = 0.0
 
     @classmethod
     async def read(cls, ports: Ports, part: str) -> Position:
         """Return the position in the stream `part`; its start if nobody has written one."""
         entry = await ports.gates.get(published_key(part))
-        seq = int(entry.value) if entry is not None and entry.value else START
+        followed = decode_followed(entry.value if entry is not None else None)
         revision = entry.revision if entry is not None else 0
-        return cls(ports, part, published_key(part), seq, revision, seq)
+        return cls(ports, part, published_key(part), *followed, revision, followed)
 
     @property
     def is_written(self) -> bool:
         """Whether there is nothing to write."""
-        return self.seq == self.written
+        return self._now == self.written
 
     def is_due(self, now_s: float, *, is_idle: bool) -> bool:
         """Return whether it is to be written now."""
@@ -73,10 +76,15 @@ class Position:
         with suppress(RevisionConflict):  # It is noted.
             await self.ports.registry.put(self.key, b"", after=0)  # guard: position-noted-for-good
 
+    @property
+    def _now(self) -> Followed:
+        return Followed(self.seq, self.covered_from)
+
     async def _put(self) -> None:
-        seq = self.seq
-        self.revision = await self.ports.gates.put(self.key, str(seq).encode(), after=self.revision)
-        self.written = seq
+        now = self._now
+        value = encode_followed(now)
+        self.revision = await self.ports.gates.put(self.key, value, after=self.revision)
+        self.written = now
 
 
 class ReactorProgress(NamedTuple):
@@ -85,6 +93,8 @@ class ReactorProgress(NamedTuple):
     seq: int
     node: str
     """Which live node leads; empty: none."""
+    covered_from: int = 0
+    """See `Followed`."""
 
 
 async def is_lost(ports: Ports, part: str) -> bool:
@@ -103,4 +113,5 @@ async def published(ports: Ports, part: str) -> ReactorProgress:
     position = await Position.read(ports, part)
     leader, _ = await leader_of(ports.gates, part)
     lives = leader is not None and await is_alive(ports.gates, leader)
-    return ReactorProgress(position.seq, leader.node if leader is not None and lives else "")
+    node = leader.node if leader is not None and lives else ""
+    return ReactorProgress(position.seq, node, position.covered_from)

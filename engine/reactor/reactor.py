@@ -27,6 +27,7 @@ from engine import telemetry
 from engine.episodes.latest_ends import CountEnd
 from engine.orders.store import follow_order
 from engine.reactor.count_ends import count_ends
+from engine.reactor.cover_watch import CoverWatcher
 from engine.reactor.follow_up import FollowOrder, SendCommand, Sending, SendTimer
 from engine.reactor.leader import Leader, Leadership, is_alive, leader_of
 from engine.reactor.position import NOTE_S, Position, is_lost
@@ -114,6 +115,8 @@ class Reactor:
     partition: int = 0
     gone: LeaseEvents = field(default_factory=LeaseEvents)
     """Nodes that went, as `watch_nodes` sees it; without it a standby only looks now and then."""
+    freed: LeaseEvents = field(default_factory=LeaseEvents)
+    """Leases that ended; without it a leader only looks now and then."""
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: int = 0
 
@@ -190,23 +193,36 @@ class Reactor:
         )
         if not self._failures:
             log.info("publishing", stream=self._part, node=self.node, after=position.seq)
-        states = AggregateStates(self.ports, self.clock)
+        covers = CoverWatcher(self.ports, self.clock, self.freed)
+        # guard: new-leader-reads-covered
+        await covers.read(
+            self.stream, self.partition, first=position.covered_from, up_to=position.seq
+        )
+        follow = partial(
+            self._follow,
+            position=position,
+            states=AggregateStates(self.ports, self.clock),
+            covers=covers,
+            writer=writer,
+        )
         ending = asyncio.create_task(self._ending.wait())
         try:
-            await self._follow(position, states, writer, ending)
+            await wait_first(follow(ending), covers.watch())
         finally:
             ending.cancel()
         # What was received last may have been taken, and not followed up: it is received again.
         end = await self.ports.log.head(self.stream, partition=self.partition)
-        await self._follow(position, states, writer, end)  # guard: stopping-reactor-finishes
+        await follow(end)  # guard: stopping-reactor-finishes
         await position.write(self.clock.monotonic_s())
 
     async def _follow(
         self,
+        until: int | asyncio.Task[Any],
+        *,
         position: Position,
         states: AggregateStates,
+        covers: CoverWatcher,
         writer: FencedWriter,
-        until: int | asyncio.Task[Any],
     ) -> None:
         """Publish what follows from each commit up to a sequence, or until a task is done."""
         labels = {"stream": self._part}
@@ -216,6 +232,8 @@ class Reactor:
                 records = await self._receive(follower, position, until)
                 if records:
                     await self._follow_up(records, position, states, writer)
+                    covers.note(records)
+                position.covered_from = covers.covered.first_seq
                 self._failures = 0
                 telemetry.reactor_lag.set(follower.pending, labels)
                 if position.is_due(self.clock.monotonic_s(), is_idle=not records):
@@ -232,7 +250,7 @@ class Reactor:
         derived = await derive(records, states)
         effects = derived.effects
         if derived.ends:
-            gates, published = self.ports.gates, position.written
+            gates, published = self.ports.gates, position.written.seq
             changes = await count_ends(gates, derived.ends, part=self._part, published=published)
             effects = [*effects, *changes]
         await carry_out(effects, writer, self.ports, part=position.part)

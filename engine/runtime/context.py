@@ -14,7 +14,8 @@ from engine.app.strategy import digest_of
 from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.dropping import DroppingBuffer
 from engine.runtime.isolation import Isolation
-from engine.runtime.leases import Keeper, LeaseEvents
+from engine.runtime.leases import Keeper
+from engine.runtime.node_lease import NodeLease
 from engine.runtime.objects import LastingObjects, StoreOutage
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.slots import Slots
@@ -39,7 +40,7 @@ class NodeContext:
     clock: Clock
     node: str
     leases: Keeper
-    lease_events: LeaseEvents
+    node_lease: NodeLease
     tasks: NodeTasks
     """What was taken from a queue and is being done."""
     tool_calls: ToolCalls

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -43,11 +44,41 @@ class Held:
     """Locked for each request about the lease: the next one must name the revision it leaves."""
 
 
-class Keeper:
-    """All leases of one node."""
+class LeaseEvents:
+    """Keys that were given up or lapsed, for those of this node that wait for them.
 
-    def __init__(self, leases: Leases, *, holder: str, clock: Clock) -> None:
+    The first token of a key stands for all keys that begin with it.
+    """
+
+    def __init__(self) -> None:
+        self._freed: dict[str, asyncio.Event] = {}
+
+    def of(self, key: str) -> asyncio.Event:
+        """Return an event that is set when `key` gets free after now."""
+        return self._freed.setdefault(key, asyncio.Event())
+
+    def handle(self, change: ClaimChange) -> None:
+        """Take note of a change of any claim."""
+        if change.state != "claimed":
+            self.free(change.key)
+
+    def free(self, key: str) -> None:
+        """Set the event of `key`, if anyone waits for it."""
+        for each in {key, key.partition(".")[0]}:
+            if each in self._freed:
+                self._freed.pop(each).set()
+
+
+class Keeper:
+    """All leases of one node, and what it hears of those of others."""
+
+    def __init__(
+        self, leases: Leases, *, holder: str, clock: Clock, freed: LeaseEvents | None = None
+    ) -> None:
+        """Keep none yet; without `freed` it hears of no other lease."""
         self._leases, self._holder, self.clock = leases, holder, clock
+        self.ttl_s = leases.ttl_s
+        self.freed = freed or LeaseEvents()
         self._held: dict[str, Held] = {}
         self._beat_s = leases.ttl_s / BEATS_PER_TTL
         self._room = asyncio.Semaphore(RENEWALS_IN_FLIGHT_MAX)
@@ -80,6 +111,10 @@ class Keeper:
             raise LeaseLost(held.lease.key, revision=held.lease.revision)
         held.lease.check(monotonic_s=self.clock.monotonic_s())
 
+    async def stands(self, key: str, *, since: datetime) -> bool:
+        """Return whether the lease of `key` that was acquired at `since` lasts, for the server."""
+        return await stands(self._leases, key, since=since)
+
     async def complete(self, held: Held) -> None:
         """Give a lease up with the work done, so that others need not wait for it to lapse."""
         await self._give_up(held, self._leases.complete, outcome="completed")
@@ -92,8 +127,7 @@ class Keeper:
         """Stop renewing a lease that another node has by now, and log it."""
         self.forget(held)
         held.lost = True
-        telemetry.leases.add(1, {"outcome": "lost"})
-        log.warning("claim_lost", key=held.lease.key, why=why)
+        log_lost(held.lease.key, why=why)
 
     def forget(self, held: Held) -> None:
         """Stop renewing a lease. It lapses, and that calls for recovery."""
@@ -158,6 +192,19 @@ class Keeper:
         return self._held.get(held.lease.key) is held
 
 
+def log_lost(key: str, *, why: str) -> None:
+    """Log that this node has `key` no more."""
+    telemetry.leases.add(1, {"outcome": "lost"})
+    log.warning("claim_lost", key=key, why=why)
+
+
+async def stands(leases: Leases, key: str, *, since: datetime) -> bool:
+    """Return whether the lease of `key` that was acquired at `since` lasts, for the server."""
+    standing = await leases.standing(key)
+    claim = standing.claim if standing is not None else None
+    return claim is not None and claim.claimed_at == since
+
+
 @asynccontextmanager
 async def lease_of(
     leases: Leases, key: str, *, holder: str, clock: Clock
@@ -185,24 +232,3 @@ def _outcome(lease: Lease | None) -> str:
     if lease is None:
         return "busy"
     return "steal" if lease.stolen else "acquired"
-
-
-class LeaseEvents:
-    """Keys that were given up or lapsed, for those of this node that wait for them."""
-
-    def __init__(self) -> None:
-        self._freed: dict[str, asyncio.Event] = {}
-
-    def of(self, key: str) -> asyncio.Event:
-        """Return an event that is set when `key` gets free after now."""
-        return self._freed.setdefault(key, asyncio.Event())
-
-    def handle(self, change: ClaimChange) -> None:
-        """Take note of a change of any claim."""
-        if change.state != "claimed":
-            self.free(change.key)
-
-    def free(self, key: str) -> None:
-        """Set the event of `key`, if anyone waits for it."""
-        if key in self._freed:
-            self._freed.pop(key).set()

@@ -88,6 +88,12 @@ class MemoryLeases:
             return False
         return stored.change.revision == lease.revision  # guard: former-owner-frees-nothing
 
+    async def standing(self, key: str) -> ClaimChange | None:
+        """See `Leases.standing`."""
+        self._settle()
+        stored = self._bucket.get(key)
+        return stored.change if stored is not None else None
+
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
         """See `Leases.reclaim_expired`."""
         self._settle()

@@ -164,6 +164,16 @@ class Leases(Protocol):
         False after a renewal that was stored and never answered, until `renew` settles it.
         """
 
+    async def standing(self, key: str) -> ClaimChange | None:
+        """Return what stands under `key` by the server's leader; None: it was never held, or free.
+
+        A claim that was given up is free; one that has lapsed stands as `expired` until someone
+        takes the key over.
+
+        Raises:
+            Unavailable: no answer.
+        """
+
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
         """Return the lapses that nobody has taken over yet, oldest first, up to `limit`.
 

@@ -15,6 +15,7 @@ from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import stored
 from streams.keys import published_key
 from streams.layout import AGGREGATE_STREAMS
+from streams.model.followed import Followed, decode_followed, encode_followed
 from streams.ports.bucket import Bucket
 from streams.subjects import Stack
 
@@ -30,13 +31,19 @@ async def require_followed(link: Link, gates: Bucket, stack: Stack) -> None:
 
     The result is final if no client can append to the streams of `stack` any more.
     """
-    left = 0
+    left, is_covering = 0, False
     for stream in AGGREGATE_STREAMS:
         for partition in stack.partitions_of(stream):
             entry = await gates.get(published_key(stack.part(stream, partition)))
-            position = int(entry.value) if entry is not None and entry.value else 0
+            followed = decode_followed(entry.value if entry is not None else None)
             head = await stored.newest_seq(link, stack.stream(stream, partition))
-            left += max(0, head - position)
+            left += max(0, head - followed.seq)
+            is_covering |= followed.covered_from > 0
+    if is_covering:  # guard: covered-episodes-not-moved
+        raise Incompatible(
+            f"episodes of stack {stack.name} have lost their node, and no other was called",
+            remedy="Start a node without --no-react for a minute, and stop it.",
+        )
     if left:  # guard: behind-reactors-not-moved
         raise Incompatible(
             f"the reactors have not followed {left:,} commits of stack {stack.name}",
@@ -67,7 +74,9 @@ async def _write(gates: Bucket, key: str, link: Link, stream: str, check: Check)
         head = await stored.newest_seq(link, stream)
         try:
             # guard: reactor-position-kept
-            await gates.put(key, str(head).encode(), after=entry.revision if entry else 0)
+            await gates.put(
+                key, encode_followed(Followed(head)), after=entry.revision if entry else 0
+            )
         except RevisionConflict:  # Or the answer to our own was lost: then we still have the lease.
             continue
         return

@@ -478,3 +478,28 @@ async def test_what_lapsed_or_was_given_up_is_not_cut_short(leases):
     await leases.complete(await acquired(leases))
     await lapsed(leases, await acquired(leases, OTHER_KEY))
     assert list(await leases.cut_short(holder="n1")) == []
+
+
+async def test_what_stands_under_a_key_is_its_claim(leases):
+    lease = await acquired(leases)
+    standing = await leases.standing(KEY)
+    assert (standing.state, standing.revision) == ("claimed", lease.revision)
+    assert (standing.claim.owner_node, standing.claim.claimed_at) == ("n1", lease.acquired_at)
+    renewed = await leases.renew(lease)
+    standing = await leases.standing(KEY)
+    assert (standing.revision, standing.claim.claimed_at) == (renewed.revision, lease.acquired_at)
+
+
+async def test_a_lapse_stands_until_the_key_is_taken_over(leases):
+    lease = await acquired(leases)
+    await lapsed(leases, lease)
+    standing = await leases.standing(KEY)
+    assert (standing.state, standing.claim) == ("expired", None)
+    await acquired(leases, holder="n2")
+    assert (await leases.standing(KEY)).claim.owner_node == "n2"
+
+
+async def test_nothing_stands_under_a_key_that_is_free(leases):
+    assert await leases.standing(KEY) is None
+    await leases.complete(await acquired(leases))
+    assert await leases.standing(KEY) is None

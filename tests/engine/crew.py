@@ -18,7 +18,8 @@ from engine.runtime.catalog import Catalog
 from engine.runtime.claim import EpisodeClaim
 from engine.runtime.context import ActorContext, NodeContext
 from engine.runtime.dropping import DroppingBuffer
-from engine.runtime.leases import Keeper, LeaseEvents
+from engine.runtime.leases import Keeper
+from engine.runtime.node_lease import NodeLease
 from engine.runtime.objects import StoreOutage
 from engine.runtime.permits import Permits
 from engine.runtime.slots import Slots
@@ -38,6 +39,7 @@ def node_context_of(
     app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK
 ) -> NodeContext:
     """Return what the services of `node` would work with."""
+    keeper = Keeper(ports.leases, holder=node, clock=clock)
     return NodeContext(
         app=app,
         catalog=Catalog(in_code(app)),
@@ -45,8 +47,8 @@ def node_context_of(
         ports=ports,
         clock=clock,
         node=node,
-        leases=Keeper(ports.leases, holder=node, clock=clock),
-        lease_events=LeaseEvents(),
+        leases=keeper,
+        node_lease=NodeLease(keeper, node),
         tasks=NodeTasks(),
         tool_calls=ToolCalls(clock, ports.gates),
         turns=Turns(),

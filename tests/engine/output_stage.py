@@ -31,7 +31,7 @@ from streams.model.outputs import OutputIntent
 from streams.ports.domain_events import DomainEvent
 from streams.ports.log import Recorded
 from streams.wire.messages import parse_commit
-from tests.engine.stage import HAPPENED, Life, Scripted, life, opening
+from tests.engine.stage import HAPPENED, Life, Scripted, claims, life, opening
 from tests.gates.place import Doom
 from tests.simulation.faults import Fault
 from tests.simulation.life import Life as ProcessLife
@@ -205,7 +205,7 @@ class Scene:
         async def has_ended() -> bool:
             # A claim is given up last.
             is_over = (await self.life(episode_id)).of(EpisodeFinished)
-            return bool(is_over) and not self.ports.leases._bucket
+            return bool(is_over) and not claims(self.ports)
 
         await self.until(has_ended)
         await self.published()

@@ -29,6 +29,7 @@ from engine.reactor.reactor import Reactor, followed
 from engine.waits.signals import QUEUE
 from streams.clock import Clock, SystemClock
 from streams.json import raw
+from streams.keys import NODE_CLAIMS
 from streams.layout import Kind
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.commands import MemoryCommandQueue
@@ -47,6 +48,7 @@ from streams.model.events import (
     StepRecorded,
 )
 from streams.model.triggers import EventTrigger, LogStrategy
+from streams.ports.leases import ClaimWatch
 from streams.ports.log import START, Commit, Recorded
 from tests.lives import takeovers
 
@@ -405,6 +407,17 @@ async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Lif
 def gates(world: MemoryDomainEvents) -> dict[str, Durable]:
     """Return the queues of events that actors share, as far as they were opened."""
     return {name: each for name, each in world._durables.items() if not name.endswith(QUEUE)}
+
+
+def claims(ports: MemoryPorts) -> list[str]:
+    """Return the keys of claims that are held or have lapsed, but for those of nodes themselves."""
+    return [key for key in ports.leases._bucket if not key.startswith(f"{NODE_CLAIMS}.")]
+
+
+async def no_claim_made(watch: ClaimWatch) -> bool:
+    """Return whether nothing was claimed since a watch was opened, but by nodes themselves."""
+    changes = await watch.receive(most=10, wait_s=0)
+    return all(each.key.startswith(f"{NODE_CLAIMS}.") for each in changes)
 
 
 async def all_answered(port: MemoryCommandQueue | MemoryDomainEvents) -> None:

@@ -149,9 +149,15 @@ def i2_only_the_latest_claim_adds_to_an_episode(evidence: Evidence) -> Breaches:
 
 
 def _claimed(life: Life, record: Recorded, start: EpisodeStarted, newest: int) -> Breaches:
-    """Only a start whose commit holds the end, too, may be without a claim."""
+    """A start is without a claim if its commit has the end, too, or a lease of its node covers it.
+
+    Only a first attempt is covered: of any later one another node may know no better.
+    """
+    if start.node_lease_since is not None and start.attempt != 1:
+        yield f"{life.id}@{record.seq}: attempt {start.attempt} is covered"
     if start.claim_revision == NO_CLAIM:
-        if not isinstance(record.commit.events[-1], EpisodeFinished):
+        has_end = isinstance(record.commit.events[-1], EpisodeFinished)
+        if not has_end and start.node_lease_since is None:
             yield f"{life.id}@{record.seq}: started without a claim"
     elif start.claim_revision <= newest:
         yield f"{life.id}@{record.seq}: claim {start.claim_revision} after {newest}"

@@ -370,6 +370,13 @@ class WiredLog:
         log = self.wire.servers.ports.log
         return await self.wire.request("last", lambda: done(log.last(subject)))
 
+    async def page(
+        self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
+    ) -> Sequence[Recorded]:
+        log = self.wire.servers.ports.log
+        options = {"after": after, "up_to": up_to, "most": most, "partition": partition}
+        return await self.wire.request("page", lambda: done(log.page(stream, **options)))
+
     async def subjects(self, kind: Kind) -> Sequence[str]:
         log = self.wire.servers.ports.log
         return await self.wire.request("subjects", lambda: done(log.subjects(kind)))
@@ -735,6 +742,10 @@ class WiredLeases:
     async def owns(self, lease: Lease) -> bool:
         leases = self.wire.servers.ports.leases
         return await self.wire.request(f"owns {lease.key}", lambda: done(leases.owns(lease)))
+
+    async def standing(self, key: str) -> ClaimChange | None:
+        leases = self.wire.servers.ports.leases
+        return await self.wire.request(f"standing {key}", lambda: done(leases.standing(key)))
 
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
         leases = self.wire.servers.ports.leases

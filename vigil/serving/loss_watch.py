@@ -30,6 +30,7 @@ from streams.clock import Clock, SystemClock
 from streams.errors import RevisionConflict, Unavailable
 from streams.keys import LOST, STREAMS, lost_key, published_key
 from streams.layout import FOLLOWED
+from streams.model.followed import decode_followed
 from streams.model.losses import (
     KnownPast,
     Lack,
@@ -231,7 +232,7 @@ class LossWatch:
         parts = [stack.part(each, nth) for each in FOLLOWED for nth in stack.partitions_of(each)]
         found = [await self.ports.gates.get(published_key(part)) for part in parts]
         return {
-            part: int(entry.value)
+            part: decode_followed(entry.value).seq
             for part, entry in zip(parts, found, strict=True)
             if entry is not None and entry.value
         }

@@ -10,13 +10,14 @@ from engine.reactor.position import published
 from engine.reactor.reactor import followed
 from engine.triggers import schedule
 from engine.waits.signals import QUEUE
+from streams.keys import NODE_CLAIMS
 from streams.memory import MemoryPorts
 from streams.memory.fake_leases import STRANGER
 
 T = TypeVar("T")
 
-LANES: Final = "lane."
-"""Begins the keys of the claims of those who order episodes: they keep theirs."""
+KEPT: Final = ("lane.", f"{NODE_CLAIMS}.")
+"""Begin the keys of the claims of nodes, and of those of them who order episodes."""
 
 GOES_ON: Final = (f".{schedule.PURPOSE}.", f".{QUEUE}.")
 """Parts of the subjects of timers that need no end: of schedules, and of signals that nobody waits
@@ -38,6 +39,7 @@ def what_is_left(ports: MemoryPorts) -> str:
     counts = {
         "commits not followed up": unfollowed(ports),
         "claims held": len(held(ports)),
+        "streams with episodes that run": covering(ports),
         "messages not answered": unanswered(ports),
     }
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
@@ -54,9 +56,15 @@ def unfollowed(ports: MemoryPorts) -> int:
 
 
 def held(ports: MemoryPorts) -> list[str]:
-    """Return the claims that nodes hold, but for those of who orders episodes."""
+    """Return the claims that nodes hold, but for those that they keep while they are up."""
     claimed = ports.leases.claimed().items()
-    return [key for key, who in claimed if who != STRANGER and not key.startswith(LANES)]
+    return [key for key, who in claimed if who != STRANGER and not key.startswith(KEPT)]
+
+
+def covering(ports: MemoryPorts) -> int:
+    """Return how many streams have episodes that the lease of their node stands for."""
+    parts = [ports.stack.part(stream, partition) for stream, partition in followed(ports.stack)]
+    return sum(done(published(ports, part)).covered_from > 0 for part in parts)
 
 
 def unanswered(ports: MemoryPorts) -> int:

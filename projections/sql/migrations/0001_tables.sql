@@ -3323,7 +3323,7 @@ COMMENT ON COLUMN work_claims.journal_seq IS
     'Revision in the claims bucket that last changed the row.';
 COMMENT ON COLUMN work_claims.fence IS
     'Revision of the claim: grows with every claim and heartbeat.';
-COMMENT ON COLUMN work_claims.work_type IS 'What sort of work: episode, projector, ….';
+COMMENT ON COLUMN work_claims.work_type IS 'What sort of work: episode, node, projector, ….';
 COMMENT ON COLUMN work_claims.state IS
     'claimed, done, failed, or expired (its owner stopped renewing it).';
 COMMENT ON COLUMN work_claims.owner_node IS 'The node that holds it, or held it last.';

@@ -140,6 +140,13 @@ class JetStreamLeases:
         # guard: newest-revision-owns
         return found is not None and found.seq == lease.revision and not is_gone(found)
 
+    async def standing(self, key: str) -> ClaimChange | None:
+        """See `Leases.standing`."""
+        found = await self._keys.last(key)
+        if found is None or (is_gone(found) and not has_lapsed(found)):
+            return None
+        return _change(key, found, at=found.at)
+
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
         """See `Leases.reclaim_expired`."""
         lapses: list[ClaimChange] = []

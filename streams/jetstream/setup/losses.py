@@ -34,6 +34,7 @@ from streams.jetstream.setup.past import lacks_positions, marks_of, notes_of, po
 from streams.jetstream.setup.states import JetStreamStates
 from streams.keys import LOST, STREAMS, lost_key, published_key
 from streams.layout import PARTITIONED
+from streams.model.followed import Followed, decode_followed, encode_followed
 from streams.model.losses import (
     FIRST_SEQ,
     GATES,
@@ -213,8 +214,11 @@ async def _set_positions(
     for part in positions:
         loss = losses.get(part)
         if loss is not None:
-            seq = str(loss.resumed(positions[part]))
-            await gates.put(published_key(part), seq.encode())
+            key, seq = published_key(part), loss.resumed(positions[part])
+            entry = await gates.get(key)
+            covered_from = decode_followed(entry.value if entry else None).covered_from
+            resumed = Followed(seq, covered_from if covered_from <= seq else 0)
+            await gates.put(key, encode_followed(resumed))
 
 
 async def _mark(link: Link, stack: Stack, found: FoundLosses, consent: Consent) -> None:

@@ -18,6 +18,7 @@ from streams.jetstream.messages import stored
 from streams.jetstream.ports.configs import bucket_stream, key_subject, names_of
 from streams.keys import LOST, STREAMS, published_key, started_event
 from streams.layout import FOLLOWED, Stream
+from streams.model.followed import decode_followed
 from streams.model.losses import REGISTRY, Lack, LogLost, Loss, LossMark, Notes, read_notes
 from streams.subjects import Stack
 
@@ -100,7 +101,7 @@ async def positions_of(link: Link, stack: Stack) -> Mapping[str, int]:
     found = {
         part: await _value(link, bucket, key_subject(bucket, published_key(part))) for part in parts
     }
-    return {part: int(value or 0) for part, value in found.items()}
+    return {part: decode_followed(value).seq for part, value in found.items()}
 
 
 async def lacks_positions(link: Link, stack: Stack) -> bool:

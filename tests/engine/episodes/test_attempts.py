@@ -7,8 +7,10 @@ import pytest
 from engine.episodes.attempt import ATTEMPT_TRANSITIONS, Attempt, AttemptState
 from engine.runtime.claim import NO_CLAIM, Busy, EpisodeClaim
 from engine.runtime.leases import Keeper
+from streams.errors import LeaseLost
 from streams.memory import memory_ports
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted
+from tests.engine.reactor.journals import BLOCKED, CONVERGED, DEFERRED, STEP
 from tests.engine.stage import CLOCK, Scripted, app_of, opening
 
 STARTED = EpisodeStarted(node="n1", attempt=1, claim_revision=0)
@@ -46,12 +48,14 @@ def attempt_of(leases, event, *, node) -> Attempt:
 
 
 async def test_a_first_commit_with_the_end_in_it_needs_no_claim(attempt):
-    assert await attempt.claim_for([STARTED, FINISHED]) == NO_CLAIM
+    await attempt.claim_for([STARTED, FINISHED])
+    assert attempt.claim.revision == NO_CLAIM
     assert attempt.state is AttemptState.NEW
 
 
 async def test_any_other_first_commit_is_claimed(attempt):
-    assert await attempt.claim_for([STARTED]) > NO_CLAIM
+    await attempt.claim_for([STARTED])
+    assert attempt.claim.revision > NO_CLAIM
     assert attempt.state is AttemptState.CLAIMED
 
 
@@ -77,6 +81,29 @@ async def test_without_a_claim_it_is_acknowledged_when_all_is_done(attempt, even
     assert event.acks == 0
     await attempt.finish()
     assert event.acks == 1
+
+
+@pytest.mark.parametrize("left", [BLOCKED, DEFERRED, CONVERGED])
+async def test_a_commit_that_leaves_something_for_later_is_claimed_before(attempt, left):
+    """Its journal does not show any more that a node has something to do."""
+    await attempt.note_fenced()
+    await attempt.claim_for([STEP])
+    assert attempt.claim.revision == NO_CLAIM
+    await attempt.claim_for([left])
+    assert attempt.claim.revision > NO_CLAIM
+
+
+async def test_an_end_with_outputs_left_is_claimed_before(attempt):
+    await attempt.note_fenced()
+    await attempt.claim_for([FINISHED], has_outputs_left=True)
+    assert attempt.claim.revision > NO_CLAIM
+
+
+async def test_who_finds_its_episode_with_another_node_after_the_fence_has_lost_it(leases, attempt):
+    await attempt.note_fenced()
+    await leases.acquire("episode.worker.e1", holder="n2")
+    with pytest.raises(LeaseLost):
+        await attempt.claim_for([BLOCKED])
 
 
 @pytest.mark.parametrize(("is_fenced", "becomes"), [(True, "lost"), (False, "not_begun")])

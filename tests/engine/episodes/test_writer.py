@@ -73,6 +73,9 @@ class Pending:
 
     held = None
 
+    def cover(self):
+        return False
+
     async def make(self):
         await asyncio.Event().wait()
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.app.actions import observe, tool_call
+from engine.app.actions import approval, observe, tool_call
+from engine.app.checks import Breaker
+from engine.episodes.episode import Status
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
 from engine.runtime.claim import NO_CLAIM
 from streams.errors import Unavailable
@@ -15,6 +17,7 @@ from streams.keys import episode_claim
 from streams.model.commands import Recover
 from streams.model.events import (
     CheckpointSaved,
+    EndStatus,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
@@ -37,6 +40,7 @@ from tests.engine.stage import (
     gates,
     life,
     lived,
+    no_claim_made,
     open_episode,
     opening,
     play,
@@ -72,21 +76,21 @@ async def test_an_episode_that_is_over_with_its_first_commit_claims_nothing(port
     """Should its node die, the event comes again: it is acknowledged when all has been told."""
     async with ports.leases.watch() as watch:
         life_ = await woken(ports, app_of(Scripted()))
-        assert await watch.receive(most=10, wait_s=0) == []
+        assert await no_claim_made(watch)
     (started,) = life_.of(EpisodeStarted)
     assert started.claim_revision == NO_CLAIM
 
 
-async def test_an_episode_whose_first_commit_does_not_hold_its_end_is_claimed(ports):
+async def test_an_episode_whose_first_commit_does_not_hold_its_end_is_covered(ports):
     """However quickly it came to the end: until the end is durable, its node may die."""
     thoughts = Scripted(*map(observe, range(EVENTS_PER_COMMIT_MAX)))
     life_ = await woken(ports, app_of(thoughts, budget=Budget(turns=2 * EVENTS_PER_COMMIT_MAX)))
     (started,) = life_.of(EpisodeStarted)
     assert len(life_.records) == 2
-    assert started.claim_revision > NO_CLAIM
+    assert started.node_lease_since is not None
 
 
-async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_claim(ports):
+async def test_an_event_is_acknowledged_before_its_episode_ends_only_when_it_is_covered(ports):
     tool = Counter(open_=False)
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
     async with running(app, ports):
@@ -96,7 +100,52 @@ async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_cla
         await all_answered(ports.domain_events)
         (started,) = (await life(ports, opening(app).episode_id)).of(EpisodeStarted)
         tool.gate.set()
+    assert started.node_lease_since is not None
+
+
+@pytest.mark.parametrize("told", [{"breaker": Breaker(threshold=3)}, {"priority": 1}])
+async def test_an_episode_whose_end_others_are_told_of_is_claimed(ports, told):
+    """The journal does not show whether they were."""
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": Counter()}, **told)
+    (started,) = (await woken(ports, app)).of(EpisodeStarted)
     assert started.claim_revision > NO_CLAIM
+
+
+async def test_a_waiting_episode_was_claimed_before_it_waited(ports):
+    app = app_of(Scripted(approval({})))
+    async with ports.leases.watch() as watch, running(app, ports):
+        id_ = await open_episode(ports, app)
+        await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
+        made = [each.key for each in await watch.receive(most=10, wait_s=WAIT_S)]
+    assert episode_claim("worker", id_) in made
+
+
+async def test_a_repeated_call_leaves_an_episode_to_the_node_whose_lease_covers_it(ports):
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    async with running(app, ports, "n1"):
+        id_ = await open_episode(ports, app)
+        await tool.called.wait()
+        async with running(app, ports, "n2"):
+            await ask_start(ports, id_, id_="again")
+            queue = ports.commands._durables["inbox-worker", 0]
+            await eventually(lambda: any(one.deliveries > 2 for one in queue._unanswered.values()))
+            tool.gate.set()
+            life_ = await lived(ports, id_)
+    assert [each.node for each in life_.of(EpisodeStarted)] == ["n1"]
+
+
+async def test_an_episode_goes_on_elsewhere_once_the_lease_that_covers_it_has_lapsed(ports):
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    async with doomed(app, ports, "n1"):
+        id_ = await open_episode(ports, app)
+        await tool.called.wait()
+    tool.gate.set()
+    async with running(app, ports, "heir"):
+        life_ = await lived(ports, id_)
+    assert [each.node for each in life_.of(EpisodeStarted)] == ["n1", "heir"]
+    assert life_.end.status is EndStatus.DONE
 
 
 class Silent:

@@ -28,6 +28,7 @@ from tests.engine.stage import (
     all_answered,
     app_of,
     ask_start,
+    claims,
     eventually,
     kept,
     life,
@@ -188,7 +189,7 @@ async def test_a_command_for_an_episode_that_never_was_is_a_dead_letter_in_the_e
 
     (letter,) = await letters(ports)
     assert (letter.reason, letter.episode_id) == ("no_such_episode", "nobody")
-    assert ports.leases._bucket == {}
+    assert claims(ports) == []
 
 
 async def test_an_unknown_expectation_is_left_to_a_newer_node_without_a_claim(ports):
@@ -198,11 +199,11 @@ async def test_an_unknown_expectation_is_left_to_a_newer_node_without_a_claim(po
         async with running(old, ports, "old"):
             durables = ports.commands._durables
             await eventually(lambda: durables and given_more_than_once(durables["inbox-worker", 0]))
-            claims = dict(ports.leases._bucket)
+            made = claims(ports)
             async with running(APP, ports, "new"):
                 done = await lived(ports, id_)
 
-    assert claims == {}
+    assert made == []
     assert [one.node for one in done.of(EpisodeStarted)] == ["new"]
     said = [line for line in logs if line.get("reason") == "no_such_expectation"]
     assert len(said) == 1

@@ -41,7 +41,7 @@ from streams.model.events import (
 from streams.model.outputs import OutputStatus
 from tests.engine.crew import attempt_of, crew_of, delivery_of
 from tests.engine.output_stage import Frost, Pager, Proposing, Scene, app_of, broken, busy, play
-from tests.engine.stage import Life, decide, opening
+from tests.engine.stage import Life, claims, decide, opening
 from tests.gates.place import Doom
 from tests.moments import moments
 
@@ -192,7 +192,7 @@ def test_nobody_has_an_episode_whose_output_is_to_be_delivered_later():
 
         await scene.until(is_deferred)
         await scene.clock.sleep(60.0)
-        held = list(scene.ports.leases._bucket.values())
+        held = claims(scene.ports)
         return held, await scene.ended(id_)
 
     (held, life), _ = play(story, paging(outputs=[page()], pager=pager))
@@ -972,7 +972,7 @@ def test_a_node_may_die_anywhere(shape):
         assert len(scene.letters) == (outcome == ["failed"]), fatal
         assert told_whoever_did_it(scene) == told_whoever_did_it(expected), fatal
         assert told_attempts(scene, life) == attempts(life), fatal
-        assert scene.ports.leases._bucket == {}, fatal
+        assert claims(scene.ports) == [], fatal
 
 
 def told_whoever_did_it(scene: Scene) -> dict[str, list[str]]:

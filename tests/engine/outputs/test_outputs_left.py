@@ -38,6 +38,7 @@ from tests.engine.stage import (
     HAPPENED,
     Scripted,
     all_answered,
+    claims,
     eventually,
     kept,
     leave,
@@ -185,7 +186,7 @@ async def test_a_node_that_lacks_its_expectation_leaves_findings_to_one_that_has
     with capture_logs() as logs:
         async with running(App(actors=[actor]), ports, "newer"):
             await eventually(lambda: any(each["event"] == "command handed back" for each in logs))
-            await eventually(lambda: not ports.leases._bucket)
+            await eventually(lambda: not claims(ports))
     assert not [each for each in logs if each["log_level"] == "error"]
     assert (await life(ports, id_)).episode.status is Status.CONVERGING
     async with running(app, ports):

@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.actions import observe, tool_call
+from engine.app.checks import Breaker
 from engine.runtime.leases import Keeper
 from streams.clock import SystemClock
 from streams.errors import Unavailable
@@ -84,7 +85,7 @@ async def watching(leases):
             async with asyncio.timeout(WAIT_S):
                 while True:
                     for change in await watch.receive(most=1, wait_s=WAIT_S):
-                        if change.state == state:
+                        if change.state == state and change.key.startswith("episode."):
                             return change
 
         yield changed
@@ -213,6 +214,7 @@ async def test_losing_a_lease_stops_the_episode_at_once_and_another_claim_finish
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await tool.called.wait()
+        await eventually(lambda: episode_claim("worker", id_) in leases.claimed())
         leases.lapse(episode_claim("worker", id_))
         await eventually(lambda: len(tool.calls) == 2)
         tool.gate.set()
@@ -245,7 +247,7 @@ async def test_a_claim_is_for_the_attempt_that_the_journal_counts_to(ports):
 async def test_the_claim_of_an_episode_that_fails_says_why(ports):
     strategy = Scripted(tool_call("tool", "a"))
     strategy.converge = lambda state, ctx: 1 / 0
-    app = app_of(strategy, tools={"tool": Counter()})
+    app = app_of(strategy, tools={"tool": Counter()}, breaker=Breaker(threshold=3))
     async with watching(ports.leases) as changed, running(app, ports):
         id_ = await open_episode(ports, app)
         failed = await changed("failed")
@@ -255,7 +257,8 @@ async def test_the_claim_of_an_episode_that_fails_says_why(ports):
 
 
 async def test_the_claim_of_an_episode_that_ends_well_is_done(ports):
-    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": Counter()})
+    strategy, breaker = Scripted(tool_call("tool", "a")), Breaker(threshold=3)
+    app = app_of(strategy, tools={"tool": Counter()}, breaker=breaker)
     async with watching(ports.leases) as changed, running(app, ports):
         await open_episode(ports, app)
         assert (await changed("done")).error == ""
@@ -269,7 +272,9 @@ async def test_a_node_that_was_overtaken_says_that_it_lost_the_claim(ports):
         async with running(app, ports):
             id_ = await open_episode(ports, app)
             await tool.called.wait()
-            await write(ports, id_, EpisodeStarted(node="rival", attempt=2, claim_revision=99))
+            rival = await ports.leases.acquire(episode_claim("worker", id_), holder="rival")
+            started = EpisodeStarted(node="rival", attempt=2, claim_revision=rival.revision)
+            await write(ports, id_, started)
             tool.gate.set()
             await lived(ports, id_)
     (told,) = [line for line in logs if line["event"] == "claim_lost"]

@@ -56,6 +56,7 @@ from tests.engine.stage import (
     all_answered,
     app_of,
     ask_start,
+    claims,
     decide,
     doomed,
     eventually,
@@ -100,7 +101,7 @@ async def blocked(ports, id_) -> EpisodeBlocked:
 
 def held(ports) -> list[str]:
     """Return the leases that somebody has."""
-    return [key for key, one in ports.leases._bucket.items() if one.change.state == "claimed"]
+    return [key for key in claims(ports) if ports.leases._bucket[key].change.state == "claimed"]
 
 
 async def say(ports, id_, block, verdict=Verdict.APPROVE, *, by="ada", id=None, hash_=None) -> str:

@@ -20,6 +20,7 @@ from streams.jetstream.ports.bucket import JetStreamBucket
 from streams.jetstream.ports.configs import GATES_MARKER_S, PARTITIONS
 from streams.keys import LAYOUT_CLAIM, lost_key, published_key
 from streams.layout import AGGREGATE_STREAMS, Kind, Stream
+from streams.model.followed import Followed, encode_followed
 from streams.model.losses import LogLost
 from streams.repartition import copy_commits
 from streams.repartition.positions import require_followed, write_positions
@@ -216,6 +217,16 @@ async def test_what_is_left_to_be_followed_up_is_found_however_late_it_was_appen
     await repartition(nats.url, stack=stack, to=4, tell=told)
     async with connect(nats.url, stack=stack, settings=settings()) as ports:
         assert len(await ports.log.read(ports.stack.episode("late"))) == 1
+
+
+async def test_a_stack_is_not_moved_while_nobody_was_called_to_episodes_of_a_lost_node(nats, stack):
+    await fill(nats.url, stack, 1)
+    async with connect(nats.url, stack=stack, settings=settings()) as ports:
+        head = await ports.log.head(Stream.JOURNAL)
+        followed = encode_followed(Followed(head, covered_from=1))
+        await ports.gates.put(published_key("journal"), followed)
+    with pytest.raises(Incompatible, match="lost their node"):
+        await repartition(nats.url, stack=stack, to=4, tell=told)
 
 
 async def test_nobody_can_append_any_more_once_that_was_looked_for(nats, stack, monkeypatch):
