@@ -74,7 +74,8 @@ WITH made AS (
         $1, 'host:disk:' || number, 1, number,
         CASE WHEN number % 1000 = 50 THEN 'active' ELSE 'cleared' END,
         'actor-' || number % 20, 'expectation-' || number % 60, 'disk_full', 'high', 1,
-        'the disk is nearly full', 'host', 'host-' || number % 5000, queued_at, queued_at,
+        'the disk is nearly full', 'host', 'host-' || number % 5000, queued_at,
+        CASE WHEN number % 1000 <> 50 THEN queued_at + took ELSE queued_at END,
         CASE WHEN number % 1000 <> 50 THEN queued_at + took END
     FROM states
     WHERE number % 50 = 0

@@ -10266,6 +10266,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_past.py",
     ),
     Mutant(
+        "changed-since-looked-at",
+        "the past: findings that have changed since are looked at, wherever they stand now",
+        instead("(updated_at > $2 OR superseded_at > $2)", "false"),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
         "answered-later-waited-then",
         "the past: a request that was answered later waited then",
         instead("OR block.resolved_at > inbox_at.at", ""),

@@ -371,7 +371,7 @@ async def list_findings(
         QueryRefused: there is no such `severity`.
     """
     said = (_several(status), _several(severity), _several(actor))
-    place = _place(past, "severity", "updated_at", "journal_seq", "finding_key", "raise_no")
+    place = _place(past, "severity", "updated_at", "finding_key", "raise_no")
     return await _listed(pool, "list_findings", stack, *said, *place, limit, reverse=reverse)
 
 
@@ -381,9 +381,15 @@ async def count_findings(
     *,
     severity: OneOrMore | None = None,
     actor: OneOrMore | None = None,
+    most: int | None = None,
 ) -> dict[str, int]:
-    """Return status → how many findings have it; `QueryRefused`: there is no such `severity`."""
-    return await _counted(pool, "count_findings", stack, _several(severity), _several(actor))
+    """Return status → how many findings have it, counted up to `most`.
+
+    Raises:
+        QueryRefused: there is no such `severity`.
+    """
+    said = (_several(severity), _several(actor), most)
+    return await _counted(pool, "count_findings", stack, *said)
 
 
 async def count_active_findings(pool: Pool, stack: Stack) -> dict[str, int]:
@@ -411,7 +417,7 @@ async def list_findings_at(
         QueryRefused: there is no such `severity`.
     """
     said = (at, _several(status), _several(severity), _several(actor))
-    place = _place(past, "severity", "updated_at", "journal_seq", "finding_key", "raise_no")
+    place = _place(past, "severity", "updated_at", "finding_key", "raise_no")
     return await _listed(pool, "list_findings_at", stack, *said, *place, limit, reverse=reverse)
 
 
@@ -935,7 +941,7 @@ async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUE
 def _several(wanted: OneOrMore | None) -> list[str] | None:
     if wanted is None:
         return None
-    return [wanted] if isinstance(wanted, str) else list(wanted)
+    return [wanted] if isinstance(wanted, str) else list(dict.fromkeys(wanted))
 
 
 def _place(past: Row | None, *columns: str) -> list[object]:

@@ -38,7 +38,7 @@ from tests.projections import lives
 from tests.projections.lives import AT, write
 from tests.projections.test_workflow_rows import LIVES
 from tests.size import size
-from vigil.client.page import EPISODE_STATUSES
+from vigil.client.page import EPISODE_STATUSES, FINDING_STATUSES
 
 SECOND = timedelta(seconds=1)
 PER_AGGREGATE = 4
@@ -319,8 +319,22 @@ async def test_lists_of_the_past_are_what_the_lists_of_now_said_then(pool, stack
             found = await reader.list_episodes_at(pool, stack, at=at, status=status)
             wanted = {each["episode_id"] for each in then["episodes"] if each["status"] == status}
             assert {each["episode_id"] for each in found} == wanted, (status, at)
-        active = await reader.list_findings_at(pool, stack, at=at, status="active")
-        assert active == [each for each in then["findings"] if each["status"] == "active"], at
+        for status in FINDING_STATUSES:
+            found = await reader.list_findings_at(pool, stack, at=at, status=status)
+            wanted = [each for each in then["findings"] if each["status"] == status]
+            assert found == wanted, (status, at)
+        there = await found_in_pages(pool, stack, at=at)
+        back = await found_in_pages(pool, stack, at=at, reverse=True)
+        assert there == then["findings"] == back[::-1], at
+
+
+async def found_in_pages(pool, stack, **asked):
+    """Return the findings of a time, as somebody reads them who turns page after page."""
+    found, page = [], await reader.list_findings_at(pool, stack, limit=2, **asked)
+    while page:
+        found += page
+        page = await reader.list_findings_at(pool, stack, past=page[-1], limit=2, **asked)
+    return found
 
 
 async def test_an_output_that_one_of_two_has_approved_waits_on(pool, stack):

@@ -138,7 +138,8 @@ class EpisodeLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FAILURES_MAX: Final = 10_000
-"""Most failed episodes that are put together: some ten milliseconds."""
+"""Most failed episodes that are put together: some hundred milliseconds, as the step that failed is
+looked up for each."""
 
 
 NEWEST_MAX: Final = 1_000
@@ -424,21 +425,26 @@ class EpisodeCalls:
         actor: OneOrMore | None = None,
         expectation: str | None = None,
         since: datetime | None = None,
+        newest: int = FAILURES_MAX,
         limit: int = 50,
     ) -> Sequence[FailureGroup]:
         """Return failed episodes, those that failed alike as one, the last failed first.
 
         They failed alike if they are of the same expectation, with the same class of error, and the
-        last step that failed called the same tool. The 10,000 that started last are looked at.
+        last step that failed called the same tool.
 
         Args:
             actor: one, or several.
             since: only those that started then or later.
+            newest: how many are looked at, of those that started last: from 1 to 10,000. A thousand
+                take some ten milliseconds.
 
         Raises:
-            Mistake: a time has no time zone.
+            Mistake: a time has no time zone, or `newest` is out of range.
         """
         check_time("since", since)
+        if not 1 <= newest <= FAILURES_MAX:
+            raise Mistake(f"newest: {newest:,} is not from 1 to {FAILURES_MAX:,}")
         async with self._connections.rows() as pool:
             rows = await reader.list_failures(
                 pool,
@@ -446,7 +452,7 @@ class EpisodeCalls:
                 actor=actor,
                 expectation=expectation,
                 since=since,
-                episodes_max=FAILURES_MAX,
+                episodes_max=newest,
                 limit=limit,
             )
         return [record_of(each, FailureGroup) for each in rows]

@@ -39,7 +39,6 @@ RELATED_STEPS_MAX: Final = 10
 _PLACE: Final = {
     "severity": Severity,
     "updated_at": datetime,
-    "journal_seq": int,
     "finding_key": str,
     "raise_no": int,
 }
@@ -124,8 +123,13 @@ class FindingCalls:
         severity: OneOrMore | None = None,
         actor: OneOrMore | None = None,
         at: datetime | None = None,
+        most: int | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the findings that fit have it; arguments are as for `list`.
+
+        Args:
+            most: count no further than this of each status, so that it takes some milliseconds
+                however many there are; None: all. With `at`, all are counted.
 
         Raises:
             Mistake: there is no such `severity`, or `at` has no time zone or is yet to come.
@@ -138,7 +142,9 @@ class FindingCalls:
                 return await reader.count_findings_at(
                     pool, stack, at=at, severity=severity, actor=actor
                 )
-            return await reader.count_findings(pool, stack, severity=severity, actor=actor)
+            return await reader.count_findings(
+                pool, stack, severity=severity, actor=actor, most=most
+            )
 
     async def count_active(self, *, at: datetime | None = None) -> Mapping[str, int]:
         """Return severity → how many active findings have it, the worst first.

@@ -17,7 +17,7 @@ from engine.people.token import TOKEN_S
 from vigil.client.actors import DRAIN_S
 from vigil.client.client import Client
 from vigil.client.dead_letters import WAITING
-from vigil.client.episodes import silent
+from vigil.client.episodes import FAILURES_MAX, silent
 from vigil.client.events import REPLAYED_DEFAULT, RULINGS_KEPT_DEFAULT
 from vigil.client.page import LIMIT_MAX
 from vigil.client.stack.nodes import READY_S
@@ -964,22 +964,27 @@ class SyncEpisodeCalls:
         actor: OneOrMore | None = None,
         expectation: str | None = None,
         since: datetime | None = None,
+        newest: int = FAILURES_MAX,
         limit: int = 50,
     ) -> Sequence[FailureGroup]:
         """Return failed episodes, those that failed alike as one, the last failed first.
 
         They failed alike if they are of the same expectation, with the same class of error, and the
-        last step that failed called the same tool. The 10,000 that started last are looked at.
+        last step that failed called the same tool.
 
         Args:
             actor: one, or several.
             since: only those that started then or later.
+            newest: how many are looked at, of those that started last: from 1 to 10,000. A thousand
+                take some ten milliseconds.
 
         Raises:
-            Mistake: a time has no time zone.
+            Mistake: a time has no time zone, or `newest` is out of range.
         """
         return self._thread.run(
-            self._calls.failures(actor=actor, expectation=expectation, since=since, limit=limit)
+            self._calls.failures(
+                actor=actor, expectation=expectation, since=since, newest=newest, limit=limit
+            )
         )
 
     def get(self, id: UUID | str) -> EpisodeRecord:
@@ -1592,13 +1597,18 @@ class SyncFindingCalls:
         severity: OneOrMore | None = None,
         actor: OneOrMore | None = None,
         at: datetime | None = None,
+        most: int | None = None,
     ) -> Mapping[str, int]:
         """Return status → how many of the findings that fit have it; arguments are as for `list`.
+
+        Args:
+            most: count no further than this of each status, so that it takes some milliseconds
+                however many there are; None: all. With `at`, all are counted.
 
         Raises:
             Mistake: there is no such `severity`, or `at` has no time zone or is yet to come.
         """
-        return self._thread.run(self._calls.count(severity=severity, actor=actor, at=at))
+        return self._thread.run(self._calls.count(severity=severity, actor=actor, at=at, most=most))
 
     def count_active(self, *, at: datetime | None = None) -> Mapping[str, int]:
         """Return severity → how many active findings have it, the worst first.

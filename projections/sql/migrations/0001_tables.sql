@@ -821,8 +821,9 @@ COMMENT ON COLUMN findings.acknowledged_by IS 'The person who acknowledged it.';
 COMMENT ON COLUMN findings.acknowledged_at IS 'When it was acknowledged.';
 COMMENT ON COLUMN findings.superseded_at IS 'When it was raised again.';
 
-CREATE INDEX findings_active ON findings (stack, severity DESC, updated_at DESC)
-    WHERE status = 'active';
+-- In the order of the list, so that a page begins where the last one ended: `sql/list_findings.sql`.
+CREATE INDEX findings_by_status ON findings
+    (stack, status, severity DESC, updated_at DESC, finding_key DESC, raise_no DESC);
 CREATE INDEX findings_by_actor ON findings (stack, actor_id, updated_at DESC);
 CREATE INDEX findings_by_subject ON findings USING hash (subject_id);
 -- For those who ask what a finding explains.
@@ -1225,6 +1226,8 @@ COMMENT ON COLUMN outputs.edited_hash IS
 CREATE INDEX outputs_by_time ON outputs (stack, created_at DESC, output_key DESC);
 CREATE INDEX outputs_by_status ON outputs (stack, status, created_at DESC, output_key DESC);
 CREATE INDEX outputs_by_episode ON outputs (stack, episode_id);
+-- For those that ever waited for people: `inbox_at`.
+CREATE INDEX outputs_asked ON outputs (stack, created_at) WHERE payload_hash IS NOT NULL;
 CREATE INDEX outputs_settled ON outputs (stack, actor_id, created_at, output_key)
     WHERE status IN ('delivered', 'failed', 'rejected', 'canceled');
 

@@ -53,6 +53,9 @@ ACTIVE: Final = "active"
 ANY: Final = "any"
 """The filter of who wants findings of every status."""
 
+COUNTED_MAX: Final = 1_000
+"""Most findings of a status that are counted: of more, so many and a plus are told."""
+
 SEVERITIES: Final = tuple(each.value for each in reversed(Severity))
 """The worst first."""
 
@@ -79,7 +82,9 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     )
     by_status: Mapping[str, int] | None = None
     if asked.at is None:  # What was is counted row by row.
-        by_status = await client.findings.count(severity=severity, actor=actor)
+        by_status = await client.findings.count(
+            severity=severity, actor=actor, most=COUNTED_MAX + 1
+        )
     active: Mapping[str, int] | None = None
     if (
         status == ACTIVE and actor is None
@@ -100,7 +105,8 @@ def filters(
     """Return what the list can be narrowed to, with how many findings there are of each.
 
     Args:
-        by_status: status → how many have it; None: statuses have no numbers.
+        by_status: status → how many have it, up to one more than are told; None: statuses have no
+            numbers.
         active: severity → how many are active; None: severities have none.
     """
     severities = [
@@ -108,8 +114,8 @@ def filters(
         *((each, each, _number(active, each)) for each in SEVERITIES),
     ]
     statuses = [
-        *((_filter(each), each, _number(by_status, each)) for each in FINDING_STATUSES),
-        (ANY, "any status", _number(by_status)),
+        *((_filter(each), each, _told(by_status, each)) for each in FINDING_STATUSES),
+        (ANY, "any status", _told(by_status)),
     ]
     return [
         chips(asked, "severity", severities),
@@ -128,6 +134,15 @@ def _number(counts: Mapping[str, int] | None, of: str | None = None) -> int | No
     if counts is None:
         return None
     return sum(counts.values()) if of is None else counts.get(of, 0)
+
+
+def _told(counts: Mapping[str, int] | None, of: str | None = None) -> str | None:
+    """Return how many have a status, or any: a plus says that there may be more."""
+    if counts is None:
+        return None
+    counted = [counts.get(of, 0)] if of is not None else [*counts.values()]
+    number = sum(min(each, COUNTED_MAX) for each in counted)
+    return f"{number:,}+" if any(each > COUNTED_MAX for each in counted) else f"{number:,}"
 
 
 def list_of(asked: PageRequest, page: Page[FindingSummary]) -> Element:

@@ -16,7 +16,7 @@ from engine.people.identity import Role
 from projections.records import EpisodeCause, EpisodeRecord, EpisodeSummary, FailureGroup, RowRecord
 from streams.json import JsonObject
 from vigil.client.client import Client
-from vigil.client.episodes import EpisodeSpan
+from vigil.client.episodes import FAILURES_MAX, EpisodeSpan
 from vigil.client.page import LIMIT_MAX
 from vigil.client.types import (
     EpisodeDiff,
@@ -143,6 +143,7 @@ class FailuresOfEpisodes(ApiRequest, frozen=True, kw_only=True):
     actor: Words = None
     expectation: str | None = None
     since: Time | None = None
+    newest: Annotated[int, Meta(ge=1, le=FAILURES_MAX)] = FAILURES_MAX
     limit: Limit = 50
 
 

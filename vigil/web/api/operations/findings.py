@@ -51,6 +51,7 @@ class CountFindings(ApiRequest, frozen=True, kw_only=True):
     severity: Words = None
     actor: Words = None
     at: Past = None
+    most: Annotated[int, Meta(ge=1)] | None = None
 
 
 class CountActiveFindings(ApiRequest, frozen=True, kw_only=True):
