@@ -6,6 +6,7 @@ request ──▶ who? ──▶ may? ──▶ read ──▶ drawn ──▶ f
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -96,9 +97,12 @@ class Pages:
             return self._watched(screen, asked, request)
         try:
             position = NOWHERE if asked.at else await read_position(self.client)
-            drawn = await screen.draw(self.client, asked)
-            waiting = await count_waiting(self.client, at=asked.at)
-            views = await self._views(identity)
+            # The position first, so that what is drawn is as new at least.
+            drawn, waiting, views = await asyncio.gather(
+                screen.draw(self.client, asked),
+                count_waiting(self.client, at=asked.at),
+                self._views(identity),
+            )
         except VigilError as error:
             return self.answers.refused(request, error)
         is_live = screen.is_live and asked.at is None

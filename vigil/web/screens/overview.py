@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -30,7 +31,7 @@ from vigil.web.drawing.parts import (
 )
 from vigil.web.screen import Drawn, PageRequest, Screen, address
 from vigil.web.screens.episodes.counts import NONE, count_episodes
-from vigil.web.screens.episodes.episodes import table_of
+from vigil.web.screens.episodes.episodes import NO_QUEUES, table_of
 from vigil.web.screens.episodes.waiting import ActorQueue, read_queues
 
 SPAN_S: Final = 1_800
@@ -50,26 +51,20 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read what counts most, and draw it."""
     if asked.at is not None:
         return await draw_past(client, asked)
-    since = first_span(asked.now)
-    findings = await client.findings.count_active()
-    counts = await count_episodes(client)
-    spans = await client.episodes.count_over_time(since=since, span_s=SPAN_S)
-    changes = await client.definitions.changes(since=since)
-    worst = await client.findings.list(limit=SHOWN)
-    latest = await client.episodes.list(limit=SHOWN)
-    costs = await client.costs(by="all", since=asked.now - timedelta(days=1), limit=1)
-    waiting = await client.count_inbox()
-    try:
-        nodes, positions = await client.nodes.read(), await client.nodes.positions()
-    except ServerAway:
-        nodes, positions = None, ()
+    nodes, positions = await _read_nodes(client)
+    numbers, chart, latest, findings = await asyncio.gather(
+        _numbers(client, asked),
+        _day(client, asked, nodes),
+        _latest(client, asked),
+        _worst(client, asked),
+    )
     return Drawn(
         title="Overview",
         parts={
-            "facts": figures(findings, counts, waiting, costs.total),
-            "chart": activity(spans, deploys(changes, nodes, since), since),
-            "latest": lately(latest.items, asked, await read_queues(client, latest.items)),
-            "findings": wrong(worst.items, asked),
+            "facts": numbers,
+            "chart": chart,
+            "latest": latest,
+            "findings": findings,
             "nodes": running_nodes(nodes, positions, asked),
         },
         side=("findings", "nodes"),
@@ -78,22 +73,55 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
 
 async def draw_past(client: Client, asked: PageRequest) -> Drawn:
     """Read what counts most as it was, and draw it; charts, costs and nodes have no past."""
-    at = asked.at
-    findings = await client.findings.count_active(at=at)
-    counts = await count_episodes(client, at=at)
-    worst = await client.findings.list(limit=SHOWN, at=at)
-    latest = await client.episodes.list(limit=SHOWN, at=at)
-    waiting = await client.count_inbox(at=at)
+    numbers, latest, findings = await asyncio.gather(
+        _numbers(client, asked), _latest(client, asked), _worst(client, asked)
+    )
     return Drawn(
         title="Overview",
         parts={
-            "facts": figures(findings, counts, waiting, None),
-            "latest": lately(latest.items, asked, {}),
-            "findings": wrong(worst.items, asked),
+            "facts": numbers,
+            "latest": latest,
+            "findings": findings,
             "unknown": p(".muted")["The chart, costs and nodes have no past, and are left out."],
         },
         side=("findings", "unknown"),
     )
+
+
+async def _read_nodes(client: Client) -> tuple[NodesView | None, Sequence[StreamPosition]]:
+    try:
+        return await client.nodes.read(), await client.nodes.positions()
+    except ServerAway:
+        return None, ()
+
+
+async def _numbers(client: Client, asked: PageRequest) -> Element:
+    findings = await client.findings.count_active(at=asked.at)
+    counts = await count_episodes(client, at=asked.at)
+    waiting = await client.count_inbox(at=asked.at)
+    cost: CostSummary | None = None
+    if asked.at is None:
+        costs = await client.costs(by="all", since=asked.now - timedelta(days=1), limit=1)
+        cost = costs.total
+    return figures(findings, counts, waiting, cost)
+
+
+async def _day(client: Client, asked: PageRequest, nodes: NodesView | None) -> Element:
+    since = first_span(asked.now)
+    spans = await client.episodes.count_over_time(since=since, span_s=SPAN_S)
+    changes = await client.definitions.changes(since=since)
+    return activity(spans, deploys(changes, nodes, since), since)
+
+
+async def _latest(client: Client, asked: PageRequest) -> Element:
+    found = await client.episodes.list(limit=SHOWN, at=asked.at)
+    queues = NO_QUEUES if asked.at else await read_queues(client, found.items)
+    return lately(found.items, asked, queues)
+
+
+async def _worst(client: Client, asked: PageRequest) -> Element:
+    found = await client.findings.list(limit=SHOWN, at=asked.at)
+    return wrong(found.items, asked)
 
 
 def first_span(now: datetime) -> datetime:

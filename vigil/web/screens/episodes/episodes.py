@@ -43,6 +43,9 @@ FAILED: Final = "failed"
 GROUPS_MAX: Final = 100
 """Most rows of failures that are alike."""
 
+GROUPED: Final = {"1": 1_000, "more": 10_000}
+"""How failures are grouped → how many are looked at, of those that started last."""
+
 DRY_RUN: Final = "dry run"
 """What marks what has changed nothing outside."""
 
@@ -74,13 +77,15 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         client, actor=actor, expectation=expectation, subject=subject, at=at
     )
     beside = a(".btn", href=address(asked.path, status=FAILED, group="1"))["Failures by cause"]
-    if asked.filter("status") == FAILED and asked.filter("group") and at is None:
+    grouped = asked.filter("group")
+    if asked.filter("status") == FAILED and grouped and at is None:
+        newest = GROUPED.get(grouped, GROUPED["1"])
         groups = await client.episodes.failures(
-            actor=actor, expectation=expectation, limit=GROUPS_MAX
+            actor=actor, expectation=expectation, newest=newest, limit=GROUPS_MAX
         )
         return Drawn(
             title="Episodes",
-            parts={"filters": filters(asked, counts), "list": alike(asked, groups)},
+            parts={"filters": filters(asked, counts), "list": alike(asked, groups, newest)},
         )
     page = await client.episodes.list(
         status=asked.filter("status"),
@@ -106,7 +111,10 @@ def filters(asked: PageRequest, counts: Mapping[str, str]) -> Node:
     each = (
         (status, status.replace("_", " "), counts.get(status, NONE)) for status in EPISODE_STATUSES
     )
-    ways = [(None, "one by one", None), ("1", "by cause", None)]
+    ways = [
+        (None, "one by one", None),
+        *((way, f"by cause, of the latest {most:,}", None) for way, most in GROUPED.items()),
+    ]
     return [
         chips(asked, "status", [all_, *each]),
         asked.filter("status") == FAILED and asked.at is None and chips(asked, "group", ways),
@@ -122,8 +130,8 @@ def filters(asked: PageRequest, counts: Mapping[str, str]) -> Node:
     ]
 
 
-def alike(asked: PageRequest, groups: Sequence[FailureGroup]) -> Element:
-    """Return failed episodes, those that failed alike as one row."""
+def alike(asked: PageRequest, groups: Sequence[FailureGroup], newest: int) -> Element:
+    """Return failed episodes, those that failed alike as one row, of the `newest`."""
     if not groups:
         return card("None", nothing("No episode that fits these filters has failed."))
     return card(
@@ -136,7 +144,7 @@ def alike(asked: PageRequest, groups: Sequence[FailureGroup]) -> Element:
                 for each in groups
             ],
         ),
-        beside=many(len(groups), "cause"),
+        beside=f"{many(len(groups), 'cause')} among the latest {newest:,}",
     )
 
 

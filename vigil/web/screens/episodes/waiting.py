@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -60,15 +61,20 @@ async def read_queues(
     if not actors:
         return {}
     obstacles = await _obstacles(client, actors)
-    found = {}
-    for actor in actors:
-        running = await client.episodes.list(actor=actor, status="running", limit=RUNNING_MAX)
-        found[actor] = ActorQueue(
-            obstacle=obstacles.get(actor, ""),
-            running=len(running.items),
-            first=next((each.episode_id for each in running.items), None),
+    running = await asyncio.gather(
+        *(
+            client.episodes.list(actor=actor, status="running", limit=RUNNING_MAX)
+            for actor in actors
         )
-    return found
+    )
+    return {
+        actor: ActorQueue(
+            obstacle=obstacles.get(actor, ""),
+            running=len(page.items),
+            first=next((each.episode_id for each in page.items), None),
+        )
+        for actor, page in zip(actors, running, strict=True)
+    }
 
 
 async def _obstacles(client: Client, actors: Sequence[str]) -> Mapping[str, str]:
