@@ -4,7 +4,9 @@ The rows of a week are made by SQL, on a Postgres of its own, and the console an
 process, so that neither a network nor a browser is measured. Pages take turns. `p50_ms` is of a
 whole answer: the questions to Postgres, the drawing, and the frame around it.
 
-    python bench/lists.py [--quick] [--episodes 1000000]
+With `--keep`, the database stays in a folder, and is filled only the first time.
+
+    python bench/lists.py [--quick] [--episodes 1000000] [--keep FOLDER]
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -31,6 +34,7 @@ from engine.people.identity import Identity, Role
 from projections.embedded import EmbeddedPostgres
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import Pool, connect
+from projections.postgres.reader import list_episodes
 from streams.clock import SystemClock
 from streams.memory import memory_ports
 from streams.subjects import Stack
@@ -102,6 +106,18 @@ def pages(now: datetime) -> Mapping[tuple[str, str], str]:
     return found
 
 
+async def filled(pool: Pool, episodes: int) -> datetime:
+    """Make the rows of a week, if they are not there, and return when it ended."""
+    for last in await list_episodes(pool, Stack(STACK), limit=1):
+        ended_at = last["queued_at"]
+        assert isinstance(ended_at, datetime)
+        return ended_at
+    now, began_s = datetime.now(UTC), time.monotonic()
+    await fill(pool, episodes, now)
+    print(f"filled in {time.monotonic() - began_s:.0f} s", file=sys.stderr)
+    return now
+
+
 async def fill(pool: Pool, episodes: int, now: datetime) -> None:
     """Make the rows of a week."""
     async with pool.acquire() as connection:
@@ -111,12 +127,9 @@ async def fill(pool: Pool, episodes: int, now: datetime) -> None:
 
 async def measure(dsn: str, episodes: int, runs: int) -> Sequence[dict[str, object]]:
     """Fill the tables, and return a line for each page."""
-    pool, now = await connect(dsn), datetime.now(UTC)
-    async with pool:
+    async with await connect(dsn) as pool:
         await migrate(pool)
-        began_s = time.monotonic()
-        await fill(pool, episodes, now)
-        print(f"filled in {time.monotonic() - began_s:.0f} s", file=sys.stderr)
+        now = await filled(pool, episodes)
         ports = memory_ports(stack=Stack(STACK), clock=SystemClock())
         async with Client.on(ports, pool, by="bench") as client:
             transport = httpx.ASGITransport(app=console(client, identify=admin))
@@ -152,15 +165,26 @@ async def _asked(
     ]
 
 
+@contextmanager
+def folder(kept: Path | None) -> Iterator[Path]:
+    """Give the folder that is to be kept, or one that goes away."""
+    if kept is not None:
+        yield kept
+        return
+    with tempfile.TemporaryDirectory() as place:
+        yield Path(place)
+
+
 def main() -> None:
     """Measure, and print a line for each page."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="only see that it works")
     arguments.add_argument("--episodes", type=int, default=EPISODES)
+    arguments.add_argument("--keep", type=Path, help="the folder in which the database stays")
     chosen = arguments.parse_args()
     episodes = EPISODES_QUICK if chosen.quick else chosen.episodes
     runs = RUNS_QUICK if chosen.quick else RUNS
-    with tempfile.TemporaryDirectory() as place, EmbeddedPostgres(Path(place)) as postgres:
+    with folder(chosen.keep) as place, EmbeddedPostgres(place) as postgres:
         for line in asyncio.run(measure(postgres.dsn, episodes, runs)):
             print(json.dumps(line))
 

@@ -147,6 +147,23 @@ async def test_a_count_says_how_many_of_each_status_a_list_has(listed):
     assert await calls.count() == Counter(row[column] for row in whole)
 
 
+async def test_findings_are_counted_no_further_than_wanted(pool, client):
+    await put_findings(pool, client.stack)
+    exact = await client.findings.count()
+
+    assert await client.findings.count(most=1) == dict.fromkeys(exact, 1)
+    assert await client.findings.count(most=1_000) == exact
+    assert max(exact.values()) > 1
+
+
+async def test_a_status_that_is_said_twice_is_listed_once(pool, client):
+    await put_findings(pool, client.stack)
+
+    twice = await client.findings.list(status=["active", "active"])
+
+    assert twice.rows == (await client.findings.list(status="active")).rows
+
+
 async def test_an_empty_list_of_what_never_had_an_episode_names_what_is_called_so(
     ports, pool, client
 ):
@@ -269,6 +286,7 @@ async def test_steps_and_the_timeline_of_a_long_episode_are_read_in_pages(pool, 
         (lambda client: client.orders.list(after="x"), "after: 'x' is not the `next` of a page of"),
         (lambda client: client.episodes.list(since=datetime(2030, 1, 1)), "since: .* no time zone"),  # noqa: DTZ001 - that is the mistake
         (lambda client: client.episodes.count(until=datetime(2030, 1, 1)), "until: .* no time"),  # noqa: DTZ001 - that is the mistake
+        (lambda client: client.episodes.failures(newest=0), "newest: 0 is not from 1 to 10,000"),
     ],
 )
 async def test_what_no_list_can_be_asked_for_is_a_mistake_in_one_line(client, call, why):

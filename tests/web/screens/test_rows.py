@@ -40,6 +40,17 @@ async def test_findings_are_narrowed_by_severity_status_and_actor(read):
     assert "disk 97%" not in theirs
 
 
+async def test_findings_of_a_status_are_counted_so_far_and_a_plus_says_that_there_are_more(
+    read, monkeypatch
+):
+    exact = text_of(await read("/findings"))
+    monkeypatch.setattr("vigil.web.screens.findings.COUNTED_MAX", 1)
+    bounded = text_of(await read("/findings"))
+
+    assert re.search(r"active (\d+) cleared 0", exact)[1] > "1"
+    assert "active 1+ cleared 0" in bounded
+
+
 async def test_a_finding_has_what_explains_it_and_what_it_explains(read):
     page = text_of(await read("/findings/site:slow:checkout"))
 
@@ -329,6 +340,8 @@ async def test_failures_that_are_alike_are_one_row(read, client):
 
     assert five.episodes == 5
     assert f"crash in {five.tool_name}" in page
+    assert "among the latest 1,000" in page
+    assert "among the latest 10,000" in await read("/episodes", status="failed", group="more")
     link = re.search(r'href="([^"]*expectation=stock_is_known[^"]*)"', page)[1]
     members = await read(link.replace("&amp;", "&"))
     assert members.count("stock_is_known</a>") == 5
