@@ -51,7 +51,7 @@ def in_database(dsn: str, database: str) -> str:
 
 def say(*words: str, url: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Do as an operator or a publisher: `vigil …`."""
-    vigil = Vigil(ROOT, is_warm=True, VIGIL_NATS_URL=url, VIGIL_STACK="orders", **settings)
+    vigil = Vigil(ROOT, VIGIL_NATS_URL=url, VIGIL_STACK="orders", **settings)
     return vigil.run(*words)
 
 

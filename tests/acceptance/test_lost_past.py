@@ -60,7 +60,7 @@ async def place(cluster: Cluster, first: int, count: int) -> None:
 
 def command(cluster: Cluster) -> Vigil:
     servers = {"VIGIL_NATS_URL": cluster.nats_url, "VIGIL_POSTGRES_DSN": cluster.postgres.dsn}
-    return Vigil(cluster.directory, is_warm=True, **servers)
+    return Vigil(cluster.directory, **servers)
 
 
 async def wait_ended(*ended: Callable[[], bool], since_s: float) -> None:

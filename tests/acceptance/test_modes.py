@@ -32,7 +32,7 @@ async def publish(cluster: Cluster, first: int) -> None:
 def say(cluster: Cluster, *words: str) -> None:
     """Do as an operator: `vigil mode …`."""
     servers = {"VIGIL_NATS_URL": cluster.nats_url, "VIGIL_POSTGRES_DSN": cluster.postgres.dsn}
-    done = Vigil(ROOT, is_warm=True, **servers).run("mode", *words)
+    done = Vigil(ROOT, **servers).run("mode", *words)
     assert done.returncode == 0, done.stderr
 
 

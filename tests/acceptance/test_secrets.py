@@ -205,7 +205,7 @@ async def test_a_secret_is_nowhere_but_in_the_results_that_a_replay_reads(cluste
     async with Echo().serving() as echo, Traffic().watched(cluster.nats_url) as traffic:
         logs = await lived(cluster, echo)
         printed = await commands(cluster, Vigil(
-            tmp_path, is_warm=True, VIGIL_NATS_URL=cluster.nats_url,
+            tmp_path, VIGIL_NATS_URL=cluster.nats_url,
             VIGIL_POSTGRES_DSN=cluster.postgres.dsn,
         ))  # fmt: skip
         held, table_rows = await kept(cluster.nats_url), await rows(cluster.postgres.dsn)

@@ -21,7 +21,7 @@ app = App(actors=[a])
 
 @pytest.fixture
 def vigil(tmp_path) -> Vigil:
-    return Vigil(tmp_path, is_warm=True, **NOWHERE)
+    return Vigil(tmp_path, **NOWHERE)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8090"])

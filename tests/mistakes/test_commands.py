@@ -145,7 +145,7 @@ MISTAKES = [
 @pytest.fixture
 def vigil(tmp_path):
     """The command, in an empty folder, with no server to talk to."""
-    return Vigil(tmp_path, is_warm=True, **NOWHERE)
+    return Vigil(tmp_path, **NOWHERE)
 
 
 @pytest.mark.parametrize("mistake", WRONG_WORDS, ids=lambda each: each.made)

@@ -89,7 +89,7 @@ MISTAKES = [*FILES, UNKNOWN_REF]
 def test_a_file_that_cannot_be_read_is_told_with_the_field(tmp_path, mistake):
     if mistake.done:
         (tmp_path / "disks.yaml").write_text(mistake.done)
-    done = Vigil(tmp_path, is_warm=True).run("apply", "disks.yaml", **NOWHERE)
+    done = Vigil(tmp_path).run("apply", "disks.yaml", **NOWHERE)
     assert mistake.said in one_line(done, code=2 if mistake.done else 1)
 
 

@@ -106,13 +106,13 @@ def payload(mistake: Mistake) -> bytes:
 
 @pytest.mark.parametrize("mistake", TYPED, ids=lambda each: each.made)
 def test_what_no_engine_would_take_is_not_published(tmp_path, mistake):
-    vigil = Vigil(tmp_path, is_warm=True)
+    vigil = Vigil(tmp_path)
     done = vigil.run("publish", "host.seen", "-", stdin=payload(mistake), **NOWHERE)
     assert one_line(done, code=2) == f"vigil: {mistake.said}\n"
 
 
 def test_a_name_that_none_can_be_is_not_published(tmp_path):
-    done = Vigil(tmp_path, is_warm=True).run("publish", BAD_NAME.done, "{}", **NOWHERE)
+    done = Vigil(tmp_path).run("publish", BAD_NAME.done, "{}", **NOWHERE)
     assert BAD_NAME.said in one_line(done, code=2)
 
 

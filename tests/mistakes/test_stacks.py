@@ -110,7 +110,7 @@ accounts: {ALL: {jetstream: enabled, users: [
 def vigil(tmp_path, nats):
     """The command, with a server on which there is the stack `vigil`, and without rows."""
     (tmp_path / "rule.yaml").write_text(RULE)
-    command = Vigil(tmp_path, is_warm=True, **{**NOWHERE, "VIGIL_NATS_URL": nats.url})
+    command = Vigil(tmp_path, **{**NOWHERE, "VIGIL_NATS_URL": nats.url})
     done = command.run("publish", "nobody.listens", "{}", "--create-stack")
     assert done.returncode == 0, done.stderr
     return command
@@ -226,7 +226,7 @@ def test_two_apps_that_declare_one_actor_differently_are_told_of(vigil):
 )
 def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path, row):
     _, *words = shlex.split(row.done)
-    done = Vigil(tmp_path, is_warm=True).run(*words)
+    done = Vigil(tmp_path).run(*words)
     assert done.stderr == f"{row.said}\n"
     assert (done.returncode, done.stdout) == (2 if "--nats-url:" in row.said else 1, "")
 
@@ -272,7 +272,7 @@ def refusing():
 
 
 def test_a_command_gives_up_soon(tmp_path, refusing):
-    command = Vigil(tmp_path, is_warm=True, **{**NOWHERE, "VIGIL_NATS_URL": refusing.url})
+    command = Vigil(tmp_path, **{**NOWHERE, "VIGIL_NATS_URL": refusing.url})
     done = command.run("publish", "x", "{}")
     assert done.stderr.startswith(f"vigil: connecting to {refusing.url}: ")
     assert (done.returncode, 1 <= refusing.count <= COMMAND_COMES_MAX) == (1, True)
@@ -280,6 +280,6 @@ def test_a_command_gives_up_soon(tmp_path, refusing):
 
 def test_a_node_goes_on_trying_for_a_while(tmp_path, refusing):
     (tmp_path / "one.py").write_text(WATCHER)
-    command = Vigil(tmp_path, is_warm=True, **{**NOWHERE, "VIGIL_NATS_URL": refusing.url})
+    command = Vigil(tmp_path, **{**NOWHERE, "VIGIL_NATS_URL": refusing.url})
     with command.running("node", "--app", "one:app", "--no-project") as node:
         assert refusing.wait_count(COMMAND_COMES_MAX + 1), node.said

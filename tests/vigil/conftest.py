@@ -24,7 +24,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostg
 @pytest.fixture
 def vigil(tmp_path: Path) -> Vigil:
     """The command, warm, in an empty folder, with no server to talk to."""
-    return Vigil(tmp_path, is_warm=True)
+    return Vigil(tmp_path)
 
 
 @pytest.fixture
@@ -34,7 +34,6 @@ def connected(
     """The command, warm, with servers to talk to, and a stack of its own."""
     return Vigil(
         tmp_path,
-        is_warm=True,
         VIGIL_NATS_URL=nats.url,
         VIGIL_POSTGRES_DSN=postgres.dsn,
         VIGIL_STACK=f"console-{stack.name}",

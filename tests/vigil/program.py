@@ -36,12 +36,12 @@ NOWHERE: Final = {
 class Vigil:
     """The command in `folder`, with `settings` in its environment.
 
-    A warm one has its imports when a command begins that runs to its end; see `warm.py`.
+    It has its imports when it begins (see `warm.py`), unless it is as cold as one that is typed.
     """
 
-    def __init__(self, folder: Path, *, is_warm: bool = False, **settings: str) -> None:
+    def __init__(self, folder: Path, *, is_cold: bool = False, **settings: str) -> None:
         self.folder = folder
-        self._is_warm = is_warm
+        self._is_cold = is_cold
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "OTEL_"))}
         self.environ = {**inherited, **APART, "PYTHONPATH": str(ROOT), **settings}
         self.command = [sys.executable, "-m", "vigil"]
@@ -50,7 +50,7 @@ class Vigil:
         self, *arguments: str, stdin: bytes = b"", **settings: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        run = run_warm if self._is_warm else self._run_cold
+        run = self._run_cold if self._is_cold else run_warm
         done = run(
             arguments,
             folder=self.folder,
@@ -83,8 +83,8 @@ class Vigil:
         """Run a command that goes on until it is told to stop; killed at the end if it is left."""
         environ = {**self.environ, **settings}
         # Nodes that a node starts are found by what was typed, and so is the one that starts them.
-        is_warm = self._is_warm and "--processes" not in arguments
-        start = _warm if is_warm else partial(_cold, self.command)
+        is_cold = self._is_cold or "--processes" in arguments
+        start = partial(_cold, self.command) if is_cold else _warm
         program = Running(start(arguments, self.folder, environ))
         try:
             yield program

@@ -19,7 +19,7 @@ from vigil.printing import tables
 @pytest.fixture
 def vigil(tmp_path):
     """The command as it is typed, imports and all."""
-    return Vigil(tmp_path)
+    return Vigil(tmp_path, is_cold=True)
 
 
 def one_line(done, *, code: int) -> str:

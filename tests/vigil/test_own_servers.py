@@ -57,7 +57,9 @@ def test_other_terminals_find_what_up_keeps_elsewhere(vigil, write_app, tmp_path
         up.wait_said("node up")
         assert vigil.ask("findings", "list") == []
 
-        from_elsewhere = Vigil(elsewhere, PYTHONPATH=f"{tmp_path}:{vigil.environ['PYTHONPATH']}")
+        # The app lies in a folder that only the path of a program that begins anew can name.
+        path = f"{tmp_path}:{vigil.environ['PYTHONPATH']}"
+        from_elsewhere = Vigil(elsewhere, is_cold=True, PYTHONPATH=path)
         for done in (
             from_elsewhere.run("up", "--app", "watch:app", "--dir", str(tmp_path / "kept")),
             vigil.run("up", "--app", "watch:app", "--dir", "another"),

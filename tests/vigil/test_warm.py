@@ -12,8 +12,8 @@ from tests.vigil.warm import run_warm
 
 def test_it_says_and_ends_as_the_one_that_is_typed(tmp_path):
     for command in (("--version",), ("fire", "--in", "never", "x", "y"), ("sql", "select 1")):
-        typed = Vigil(tmp_path, **NOWHERE).run(*command)
-        warm = Vigil(tmp_path, is_warm=True, **NOWHERE).run(*command)
+        typed = Vigil(tmp_path, is_cold=True, **NOWHERE).run(*command)
+        warm = Vigil(tmp_path, **NOWHERE).run(*command)
 
         outcome = (warm.returncode, warm.stdout, warm.stderr)
         assert outcome == (typed.returncode, typed.stdout, typed.stderr)

@@ -45,7 +45,7 @@ def installed(wheel, tmp_path_factory) -> list[str]:
 
 @pytest.fixture
 def vigil(installed, tmp_path) -> Vigil:
-    program = Vigil(tmp_path)
+    program = Vigil(tmp_path, is_cold=True)
     program.command = installed
     del program.environ["PYTHONPATH"]
     scripts = sysconfig.get_path("scripts")  # The wheel of nats-server has its program there.

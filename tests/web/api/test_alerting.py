@@ -42,7 +42,7 @@ async def test_an_alert_opens_one_episode_however_often_it_is_sent(
     (tmp_path / "webhooks.toml").write_text(
         '[webhooks.alertmanager]\nsource = "alertmanager"\nsecret = "env:ALERTS"\n'
     )
-    command = Vigil(tmp_path, is_warm=True, VIGIL_NATS_URL=nats.url, VIGIL_STACK=stack.name)
+    command = Vigil(tmp_path, VIGIL_NATS_URL=nats.url, VIGIL_STACK=stack.name)
     webhooks = read_webhooks(tmp_path / "webhooks.toml")
     with command.running("node", "--app", "alerting:app", "--no-project"):
         async with (

@@ -39,9 +39,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vigil]:
         EmbeddedNats(folder / "nats") as nats,
         EmbeddedPostgres(tmp_path_factory.mktemp("postgres")) as postgres,
     ):
-        command = Vigil(
-            folder, is_warm=True, VIGIL_NATS_URL=nats.url, VIGIL_POSTGRES_DSN=postgres.dsn
-        )
+        command = Vigil(folder, VIGIL_NATS_URL=nats.url, VIGIL_POSTGRES_DSN=postgres.dsn)
         with command.running("node", "--app", "tests.web.world:app", "--node-name", "shop-1"):
             happen(command)
             charge(command)

@@ -40,9 +40,7 @@ def apart(tmp_path_factory) -> Iterator[Apart]:
         EmbeddedNats(folder / "nats") as nats,
         EmbeddedPostgres(tmp_path_factory.mktemp("postgres")) as postgres,
     ):
-        command = Vigil(
-            folder, is_warm=True, VIGIL_NATS_URL=nats.url, VIGIL_POSTGRES_DSN=postgres.dsn
-        )
+        command = Vigil(folder, VIGIL_NATS_URL=nats.url, VIGIL_POSTGRES_DSN=postgres.dsn)
         with command.running("node", "--app", "tests.web.world:app", "--node-name", "apart-1"):
             with SyncClient(**addresses(command), by="ann", create_stack=True) as client:
                 client.nodes.wait_ready("releases", timeout_s=READY_S)
