@@ -38,7 +38,7 @@ CRASHES := $(addprefix tests/,gates/test_crashes.py testing/test_guides.py engin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check attack bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes screenshots limits nightly signals simulation workflows walk mutants pythons changelog lock
+.PHONY: help demo test check alone attack bench bench-peers bench-history bench-report chaos chaos-cluster contracts crashes screenshots limits nightly signals simulation workflows walk mutants pythons changelog lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ check: $(READY) ## Hold the style: format, lint, types, import directions, tidin
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --quiet tests/tidy
 	$(BIN)/python tests/tidy/sizes.py
+
+alone: $(READY) ## Run each file of tests by itself, and say what processor time it takes; PATHS, SINCE
+	$(BIN)/python -m tests.alone $(PATHS) $(if $(SINCE),--since $(SINCE))
 
 bench: $(READY) ## Measure Vigil on this machine, 12 minutes; QUICK=1 sees that it works
 	$(BIN)/python -m bench engine $(if $(QUICK),--quick)

@@ -198,12 +198,17 @@ class Worker:
 
 def serve() -> None:
     """Run the trials that a line of stdin asks for, one after the other, until there is no more."""
+    import_of_others()
+    for line in sys.stdin:
+        print(json.dumps(forked(*json.loads(line))), flush=True)
+
+
+def import_of_others() -> None:
+    """Import what others have written, and forget what we have."""
     for name in OF_OTHERS:
         importlib.import_module(name)
     for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
         del sys.modules[name]
-    for line in sys.stdin:
-        print(json.dumps(forked(*json.loads(line))), flush=True)
 
 
 def forked(tree: str, tests: str, settings: Mapping[str, str]) -> tuple[int | None, float, str]:
