@@ -2,8 +2,8 @@
 
 Files are written, commands are run in a shell where `vigil` and `python` are ours, and
 programs that go on are left running, as in a terminal of their own, until the page ends.
-`vigil` and `python -m pytest` with plain words need no shell, and have their imports:
-`tests/vigil/warm.py` runs them.
+`vigil`, `python -m pytest` and a file of Python with plain words need no shell, and have their
+imports: `tests/vigil/warm.py` runs them.
 Whatever nobody has taught the reader to do fails the test: no block is passed over.
 """
 
@@ -66,9 +66,12 @@ SHELL: Final = frozenset({"vigil", "python", "echo", "printf", "pip"})
 """Programs that a page may use."""
 
 PLAIN: Final = re.compile(
-    r"""(?:vigil|python -m pytest) (?:[^'"\\$`*?~<>|&;(){}]|'[^']*'|"[^"\\$`]*")*"""
+    r"""(?P<settings>(?:[A-Z_]+=[^\s'"\\$`*?~<>|&;(){}]+\ )*)
+    (?P<program>vigil|python\ -m\ pytest|python(?=\ \w+\.py\b))
+    (?P<words>\ (?:[^'"\\$`*?~<>|&;(){}]|'[^']*'|"[^"\\$`]*")*)""",
+    re.VERBOSE,
 )
-"""A line that means the same to any shell: a program with some words."""
+"""A line that means the same to any shell: a program with some words, and settings before it."""
 
 TELLS_CODE: Final = ' || echo "exit code $?"'
 """What a page writes behind a command that may fail."""
@@ -81,6 +84,14 @@ class Servers(NamedTuple):
 
     nats_url: str
     postgres_dsn: str
+
+
+class Typed(NamedTuple):
+    """A line that needs no shell."""
+
+    settings: Mapping[str, str]
+    program: str
+    words: Sequence[str]
 
 
 class Answer(NamedTuple):
@@ -194,9 +205,9 @@ class Reader:
 
     def _started(self, line: str) -> WarmProgram | subprocess.Popen[str]:
         # Nodes that a node starts are found by what was typed, and so is the one that starts them.
-        if PLAIN.fullmatch(line) and "--processes" not in line:
-            words = shlex.split(line, comments=True)[1:]
-            return WarmProgram(words, folder=self.folder, environ=self._environ)
+        if (typed := _typed(line)) and "--processes" not in line:
+            environ = {**self._environ, **typed.settings}
+            return WarmProgram(typed.words, folder=self.folder, environ=environ)
         return talking(["/bin/sh", "-c", f"exec env {line}"], self.folder, self._environ)
 
     def _ask(self, line: str, place: str) -> Answer:
@@ -213,7 +224,8 @@ class Reader:
     def _run(self, line: str, place: str) -> str:
         real = self._real(line)
         alone = real.removesuffix(TELLS_CODE)
-        done = self._run_warm(alone) if PLAIN.fullmatch(alone) else self._run_shell(real)
+        typed = _typed(alone)
+        done = self._run_warm(typed) if typed else self._run_shell(real)
         if done.returncode and alone != real:
             told = b"%bexit code %d\n" % (done.stdout, done.returncode)
             done = subprocess.CompletedProcess(done.args, 0, told, done.stderr)
@@ -232,15 +244,14 @@ class Reader:
             check=False,
         )
 
-    def _run_warm(self, line: str) -> subprocess.CompletedProcess[bytes]:
-        program, *words = shlex.split(line.removeprefix("python -m "), comments=True)
+    def _run_warm(self, typed: Typed) -> subprocess.CompletedProcess[bytes]:
         return run_warm(
-            words,
+            typed.words,
             folder=self.folder,
-            environ=self._environ,
+            environ={**self._environ, **typed.settings},
             stdin=b"",
             most_s=RUN_S_MAX,
-            program=program,
+            program=typed.program,
         )
 
     def _compare(self, block: Block) -> None:
@@ -276,6 +287,16 @@ def _lines(text: str) -> Iterator[str]:
     for line in text.replace("\\\n", " ").splitlines():
         if _words(line):
             yield line
+
+
+def _typed(line: str) -> Typed | None:
+    """Return what a plain line says; None: only a shell understands it."""
+    found = PLAIN.fullmatch(line)
+    if found is None:
+        return None
+    settings = dict(each.split("=", 1) for each in found["settings"].split())
+    words = shlex.split(found["words"], comments=True)
+    return Typed(settings, found["program"].removeprefix("python -m "), words)
 
 
 def _going_on(words: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,8 +31,15 @@ FILES: Final = {
 }
 """What is to be file 0, 1 and 2 of the process, and how it is opened."""
 
-PROGRAMS: Final = {"vigil": main, "pytest": pytest.console_main}
-"""What a process may become, by its name: `vigil`, or `python -m pytest`."""
+
+def run_file() -> None:
+    """Be the program in a file of Python."""
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+PROGRAMS: Final = {"vigil": main, "pytest": pytest.console_main, "python": run_file}
+"""What a process may become, by its name: `vigil`, `python -m pytest` or `python FILE`."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.vigil.preloaded"])
