@@ -18,9 +18,12 @@ from typing import Final
 import pytest
 import structlog
 
+from engine.people import passwords
+from projections.embedded import EmbeddedPostgres
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
 from tests import timeouts
+from tests.databases import open_directory
 
 LONG: Final = {
     *("acceptance", "bench", "cluster", "docs", "repartition"),
@@ -141,6 +144,22 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedNats]:
     with EmbeddedNats(tmp_path_factory.mktemp("nats"), sync='"2m"') as server:
         yield server
         server.kill()  # Nobody will read what it holds: an orderly stop takes seconds.
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    """A running Postgres that all tests of a process share. The fixtures `postgres` of folders are
+    databases in it."""
+    with open_directory() as directory, EmbeddedPostgres(directory) as server:
+        yield server
+
+
+@pytest.fixture
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords in next to no time, for tests of what follows from the right one and from a
+    wrong one. A hash as people have it takes a quarter of a second on each of four processors."""
+    monkeypatch.setattr(passwords, "TIME_COST", 1)
+    monkeypatch.setattr(passwords, "MEMORY_KIB", 8 * passwords.PARALLELISM)
 
 
 @pytest.fixture

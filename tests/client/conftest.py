@@ -14,19 +14,18 @@ from streams.clock import SystemClock
 from streams.memory import memory_ports
 from streams.ports.all import Ports
 from streams.subjects import Stack
-from tests.projections.conftest import open_directory
+from tests.databases import Database, database_in
 from vigil.client import Client
 
 
 @pytest.fixture(scope="session")
-def postgres():
-    """A running Postgres that every test here shares; stacks keep their rows apart."""
-    with open_directory() as directory, EmbeddedPostgres(directory) as server:
-        yield server
+def postgres(postgres_server: EmbeddedPostgres) -> Database:
+    """A database that every test here shares; stacks keep their rows apart."""
+    return database_in(postgres_server)
 
 
 @pytest.fixture
-async def pool(postgres: EmbeddedPostgres) -> AsyncIterator[Pool]:
+async def pool(postgres: Database) -> AsyncIterator[Pool]:
     """Connections to the tables."""
     async with await connect(postgres.dsn) as pool:
         await migrate(pool)

@@ -21,6 +21,8 @@ from vigil.client import Client
 from vigil.client.stack.people import IDENTIFIED_S
 from vigil.errors import Mistake, NotFound, NotSignedIn, Trouble
 
+pytestmark = pytest.mark.usefixtures("quick_hashes")
+
 PASSWORD = "correct horse battery"
 WRONG = "no such password"
 

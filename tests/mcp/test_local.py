@@ -15,6 +15,8 @@ from vigil.mcp.caller import ACT, local_identity
 from vigil.mcp.local import LocalCaller
 from vigil.settings import Config, read
 
+pytestmark = pytest.mark.usefixtures("quick_hashes")
+
 PASSWORD = "correct horse battery"
 
 

@@ -1,4 +1,4 @@
-"""One Postgres for the whole run, and one schema for all tests that leave it as it is.
+"""One database for the whole run, and one schema for all tests that leave it as it is.
 
 Making a schema takes 80 ms, and emptying one 2 ms.
 """
@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -21,6 +19,7 @@ from projections.postgres.pool import Pool, connect
 from streams.clock import SystemClock
 from streams.memory import MemoryPorts, memory_ports
 from streams.subjects import Stack
+from tests.databases import Database, database_in, open_directory
 
 SHARED: Final = "shared"
 TABLES: Final = """
@@ -30,18 +29,10 @@ SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename <> 'schema_m
 _numbers = count(1)
 
 
-@contextmanager
-def open_directory() -> Iterator[Path]:
-    """Make a directory that may be opened to others; pytest closes its own at every run."""
-    with TemporaryDirectory(prefix="vigil-test-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
-
-
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[EmbeddedPostgres]:
-    """A running Postgres that every test shares."""
-    with open_directory() as directory, EmbeddedPostgres(directory) as server:
-        yield server
+def postgres(postgres_server: EmbeddedPostgres) -> Database:
+    """A database that every test here shares."""
+    return database_in(postgres_server)
 
 
 @pytest.fixture
@@ -52,7 +43,7 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def emptying(postgres: EmbeddedPostgres) -> str:
+def emptying(postgres: Database) -> str:
     """What empties every table of the schema that tests share, which is made and migrated."""
 
     async def make() -> str:
@@ -71,7 +62,7 @@ def schema(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def bare_pool(postgres: EmbeddedPostgres, schema: str) -> AsyncIterator[Pool]:
+async def bare_pool(postgres: Database, schema: str) -> AsyncIterator[Pool]:
     """Connections to a schema that is not made yet."""
     pool = await connect(postgres.dsn, schema=schema)
     yield pool

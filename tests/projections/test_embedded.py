@@ -126,8 +126,8 @@ async def test_it_ends_with_its_parent_and_the_directory_serves_again(directory)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may not run Postgres")
-def test_root_runs_it_as_someone_else(postgres):
-    assert psutil.Process(postgres.pid).username() != "root"
+def test_root_runs_it_as_someone_else(postgres_server):
+    assert psutil.Process(postgres_server.pid).username() != "root"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root needs a user for Postgres, and may add it")

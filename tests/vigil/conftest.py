@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +10,15 @@ import pytest
 from projections.embedded import EmbeddedPostgres
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
+from tests.databases import Database, database_in
 from tests.vigil.defining import write_files
 from tests.vigil.program import Vigil
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    """A running Postgres that every test here shares; stacks keep their rows apart."""
-    with EmbeddedPostgres(tmp_path_factory.mktemp("postgres")) as server:
-        yield server
+def postgres(postgres_server: EmbeddedPostgres) -> Database:
+    """A database that every test here shares; stacks keep their rows apart."""
+    return database_in(postgres_server)
 
 
 @pytest.fixture
@@ -28,9 +28,7 @@ def vigil(tmp_path: Path) -> Vigil:
 
 
 @pytest.fixture
-def connected(
-    tmp_path: Path, nats: EmbeddedNats, postgres: EmbeddedPostgres, stack: Stack
-) -> Vigil:
+def connected(tmp_path: Path, nats: EmbeddedNats, postgres: Database, stack: Stack) -> Vigil:
     """The command, warm, with servers to talk to, and a stack of its own."""
     return Vigil(
         tmp_path,

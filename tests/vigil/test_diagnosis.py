@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.cluster.modes import ModeOrder, Orders, PauseOrder
-from projections.embedded import EmbeddedPostgres
 from projections.postgres import store
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
@@ -18,7 +17,7 @@ from streams.json import raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
 from streams.model.modes import NodeMode
-from tests.projections.conftest import open_directory
+from tests.databases import database_in
 from tests.vigil.journal import said_by
 from vigil.asking.repairs import diagnosis
 
@@ -26,9 +25,8 @@ FIRST = migrations()[0].name
 
 
 @pytest.fixture(scope="module")
-def postgres():
-    with open_directory() as directory, EmbeddedPostgres(directory) as server:
-        yield server
+def postgres(postgres_server):
+    return database_in(postgres_server)
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from vigil.web.access.sign_in import HOST_SESSION, SESSION
 from vigil.web.app import console
 from vigil.web.serve import is_loopback, listen, require_people
 
+pytestmark = pytest.mark.usefixtures("quick_hashes")
+
 OURS = {"sec-fetch-site": "same-origin"}
 
 
