@@ -10,6 +10,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
 
+import pytest
+
 from tests.acceptance.cluster import ROOT, Cluster
 from tests.vigil.program import Vigil
 
@@ -63,6 +65,7 @@ def damage(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1] + b"?")
 
 
+@pytest.mark.nightly
 async def test_a_stack_goes_on_from_an_incremental_backup_that_was_made_while_it_ran(
     cluster, tmp_path
 ):

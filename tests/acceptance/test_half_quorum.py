@@ -104,6 +104,7 @@ def targets(rows) -> list[ApprovalTarget]:
     ]
 
 
+@pytest.mark.nightly
 def test_what_half_have_approved_is_decided_once_and_done_once_whatever_dies(vigil, nats):
     with vigil.running(*NODE, "n1") as node:
         with client_of(vigil, "zoe") as client:

@@ -140,6 +140,7 @@ async def ready(cluster: Cluster, name: str) -> NodeProcess:
     return node
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 async def test_a_task_outlives_its_client_its_server_and_its_node(cluster: Cluster):
     node, knows = await ready(cluster, "n1"), KnowsTasks()
@@ -166,7 +167,7 @@ async def test_a_task_outlives_its_client_its_server_and_its_node(cluster: Clust
         assert (await look(mcp, task)).result == state.result
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", ["stdio", pytest.param("http", marks=pytest.mark.nightly)])
 async def test_the_stack_can_be_read_as_its_rows_have_it(cluster: Cluster, transport: str):
     await ready(cluster, "n1")
     async with client_of(cluster) as client:
@@ -197,6 +198,7 @@ async def approved(client: Client, id_: str) -> None:
     await client.approvals.decide(ApprovalTarget("episode", id_), "approve")
 
 
+@pytest.mark.nightly
 async def test_a_client_of_an_older_protocol_is_served_too(cluster: Cluster):
     await ready(cluster, "n1")
     async with (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import pytest
+
 from tests.acceptance.cluster import Cluster
 
 EPISODES: Final = 500
@@ -13,6 +15,7 @@ POSTGRES_AWAY_S: Final = 12.0
 LOG_LINES_MAX: Final = 150
 
 
+@pytest.mark.nightly
 async def test_servers_that_restart_in_the_middle_lose_and_repeat_nothing(cluster: Cluster):
     nodes = [await cluster.start("n1"), await cluster.start("n2")]
     orders = {f"e{n}": {"order": f"o{n}", "late_days": 1 + n % 10} for n in range(EPISODES)}
