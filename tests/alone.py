@@ -7,7 +7,8 @@
 A file that passes behind others and fails here needs what they have left: a module that they
 imported, a folder, a setting. Each runs in a fork of a process that has imported what others have
 written and nothing of ours. Beside each stands the processor time that it took with all that it
-started, imports included: the place to begin when `make test` gets slow.
+started and waited for, imports included: the place to begin when `make test` gets slow. What warm
+commands take is not in it (`tests/vigil/warm.py`): no test is the parent of one.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from vigil.printing import tables
 
 
 @pytest.fixture
-def vigil(tmp_path):
+def typed(tmp_path):
     """The command as it is typed, imports and all."""
     return Vigil(tmp_path, is_cold=True)
 
@@ -28,25 +28,25 @@ def one_line(done, *, code: int) -> str:
     return done.stderr
 
 
-def test_help_names_every_command(vigil):
-    done = vigil.run("--help")
+def test_help_names_every_command(typed):
+    done = typed.run("--help")
 
     assert done.returncode == 0
     for command in ("demo", "up", "node", "publish", "episodes", "findings", "outputs", "inbox"):
         assert command in done.stdout
 
 
-def test_help_loads_nothing_heavy(vigil):
-    vigil.command[1:1] = ["-X", "importtime"]
+def test_help_loads_nothing_heavy(typed):
+    typed.command[1:1] = ["-X", "importtime"]
 
-    loaded = vigil.run("--help").stderr
+    loaded = typed.run("--help").stderr
 
     for heavy in ("asyncpg", "nats.aio", "pydantic", "opentelemetry", "structlog", "engine"):
         assert f"| {heavy}\n" not in loaded.replace("|   ", "| ").replace("  ", "")
 
 
-def test_it_says_its_version(vigil):
-    assert vigil.run("--version").stdout.startswith("vigil ")
+def test_it_says_its_version(typed):
+    assert typed.run("--version").stdout.startswith("vigil ")
 
 
 def test_flags_for_all_commands_may_stand_anywhere():
