@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import anthropic
 import httpx2
 import msgspec
 import openai
@@ -30,10 +30,8 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import ModelRequest as ModelMessages
 from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.batch import BatchRequest
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from vigil.testing import (
@@ -51,6 +49,9 @@ from vigil.testing import (
     ToolCallsAnswer,
     Unscripted,
 )
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +76,10 @@ def openai_client(server: ModelServer) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="test", max_retries=0)
 
 
-def anthropic_client(server: ModelServer) -> anthropic.AsyncAnthropic:
+def anthropic_client(server: ModelServer) -> AsyncAnthropic:
+    # It takes more than a second to import, and each process of a run reads this file.
+    import anthropic  # noqa: PLC0415
+
     return anthropic.AsyncAnthropic(base_url=server.url, api_key="test", max_retries=0)
 
 
@@ -83,6 +87,9 @@ def anthropic_client(server: ModelServer) -> anthropic.AsyncAnthropic:
 async def model_of(server: ModelServer, protocol: str) -> AsyncIterator[Model]:
     """Yield a model of pydantic-ai that asks `server`."""
     if protocol == "messages":
+        from pydantic_ai.models.anthropic import AnthropicModel  # noqa: PLC0415 - as above
+        from pydantic_ai.providers.anthropic import AnthropicProvider  # noqa: PLC0415
+
         async with anthropic_client(server) as client:
             provider = AnthropicProvider(anthropic_client=client)
             yield AnthropicModel("claude-sonnet-5-5", provider=provider)

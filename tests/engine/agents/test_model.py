@@ -13,11 +13,9 @@ import pytest
 import typing_extensions
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from engine.agents.data import ABOUT_DATA, data
@@ -62,6 +60,10 @@ CLIENTS = ("chat", "responses", "messages")
 def model_at(server: ModelServer, client: str = "chat", name: str = "test-model"):
     """Return a model of pydantic-ai that asks `server` with the client that its provider makes."""
     if client == "messages":
+        # It takes more than a second to import, and each process of a run reads this file.
+        from pydantic_ai.models.anthropic import AnthropicModel  # noqa: PLC0415
+        from pydantic_ai.providers.anthropic import AnthropicProvider  # noqa: PLC0415
+
         provider = AnthropicProvider(base_url=server.url, api_key="test")
         return AnthropicModel("claude-sonnet-5-5", provider=provider)
     made = OpenAIChatModel if client == "chat" else OpenAIResponsesModel
