@@ -48,6 +48,7 @@ MCP_TASKS: Final = "tests/mcp/test_tasks.py"
 MCP_RESOURCES: Final = "tests/mcp/test_resources.py"
 FOLLOWING: Final = "tests/streams/jetstream/test_follow.py"
 API_ROLES: Final = "tests/web/api/test_roles.py"
+API_AGENTS: Final = "tests/web/api/test_agents.py"
 API_ASKING: Final = "tests/web/api/test_asking.py"
 API_RECEIVE: Final = "tests/web/api/test_receive.py"
 API_STREAM: Final = "tests/web/api/test_stream.py"
@@ -11436,9 +11437,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "agents-run-dry",
-        "mcp: an agent that does not say changes something",
-        returns("bool(asked)"),
-        MCP_TOOLS,
+        "tokens: what an agent leaves open is a dry run",
+        returns("msgspec.structs.replace(asked, dry_run=False)"),
+        API_AGENTS,
     ),
     Mutant(
         "task-only-if-known",
@@ -12005,16 +12006,16 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/mcp/test_local.py",
     ),
     Mutant(
-        "agent-by-its-token",
-        "mcp: a token that is marked as an agent's is one",
+        "agents-say-whether-dry",
+        "commands: what an agent types says whether it is a dry run",
         never,
-        MCP_TOOLS,
+        "tests/vigil/test_people.py",
     ),
     Mutant(
-        "api-agents-run-dry",
-        "api: what an agent asks for is a trial",
-        dropped,
-        API_ASKING,
+        "dry-fork-takes-no-key",
+        "fork: the key of a dry run is no key of a real one",
+        never,
+        "tests/client/test_episodes.py",
     ),
     Mutant(
         "later-delivery-makes-no-test",

@@ -83,7 +83,7 @@ Verdict: TypeAlias = Literal["approve", "deny"]
 
 IsSure: TypeAlias = Annotated[bool, Option("--yes", help="Do not ask for confirmation.")]
 IsDry: TypeAlias = Annotated[
-    bool, Option("--dry-run", help="Run all of it, and change nothing outside.")
+    bool, Option("--dry-run/--no-dry-run", help="Run all of it, and change nothing outside.")
 ]
 OverridesText: TypeAlias = Annotated[
     str | None,

@@ -69,7 +69,8 @@ async def fork(
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
         payload: replaces the payload of the trigger; None: it stays.
-        key: the idempotency key, 1 to 512 characters: the same one opens no second fork.
+        key: the idempotency key, 1 to 512 characters: the same one opens no second fork. Dry runs
+            have keys of their own.
         dry_run: whether to change nothing outside.
         overrides: of a dry run, made by `overrides(…)`; they win over those of the other episode.
 
@@ -86,7 +87,10 @@ async def fork(
     is_dry = dry_run or opened.mode is Mode.DRY_RUN
     if overrides is not None and not is_dry:
         raise BadRequest(field="overrides", problem="only a dry run has any; ask for one")
-    cause = f"fork:{uuid4().hex if key is None else key}"
+    kind = "fork"
+    if is_dry:  # guard: dry-fork-takes-no-key
+        kind = "dry_fork"
+    cause = f"{kind}:{uuid4().hex if key is None else key}"
     id_ = episode_id(
         stack=ports.stack.name,
         actor=opened.actor_id,

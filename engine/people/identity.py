@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from typing import Final, TypeVar
 
 import msgspec
 
 from engine.errors import BadRequest
 from streams.model.people import Role
 
-__all__ = ["Identity", "Role", "role_of"]
+__all__ = ["Identity", "Role", "meant_by", "role_of"]
+
+DRY_RUN: Final = "dry_run"
+"""The field of what may be tried only; None: who asks leaves it open."""
+
+A = TypeVar("A", bound=msgspec.Struct)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +32,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """What the token is for, such as `read`, `events:publish`; None: all that the role may."""
 
     is_agent: bool = False
-    """Whether a model decides what is done with its token."""
+    """Whether a model decides what is done with its token: see `meant_by`."""
 
     @property
     def is_person(self) -> bool:
@@ -37,6 +43,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether it may do what takes `role`, and `scope` of a token."""
         is_in_scope = self.scopes is None or not scope or scope in self.scopes
         return self.role.includes(role) and is_in_scope
+
+
+def meant_by(who: Identity, asked: A) -> A:
+    """Return what `who` asks for: what an agent asks for is a dry run, unless it says that not."""
+    if getattr(asked, DRY_RUN, False) is not None:
+        return asked
+    return msgspec.structs.replace(asked, **{DRY_RUN: who.is_agent})  # guard: agents-run-dry
 
 
 def role_of(role: str) -> Role:

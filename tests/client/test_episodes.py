@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from engine.agents.prompts.agent_version import AgentVersion
 from engine.episodes import results
+from engine.episodes.episode import fold
 from engine.operations.decide_request import ApprovalTarget
 from projections.postgres.queries import query
 from streams.clock import SystemClock
 from streams.json import raw
 from streams.model.deltas import Delta, DeltaEnd
 from streams.model.events import EndStatus, KeptJson, KeptPrompt, StepKind, StepRecorded
-from streams.model.triggers import LogStrategy
+from streams.model.triggers import LogStrategy, Mode
 from streams.model.waits import OnExpiry
 from tests.client.happened import happened, lived
 from tests.projections import lives
@@ -250,6 +251,26 @@ async def test_a_fork_begins_with_the_same_steps_and_is_opened_once_for_a_key(po
         await client.episodes.fork(lives.episode_id(9), at=1)
     with pytest.raises(Trouble):
         await client.episodes.settle(id_, "again")
+
+
+async def test_a_fork_that_is_a_dry_run_takes_no_key_of_a_real_one(ports, client):
+    id_ = await lived(ports, 1, *DONE)
+    dry = await client.episodes.fork(id_, at=1, key="k", dry_run=True)
+    again = await client.episodes.fork(id_, at=1, key="k", dry_run=True)
+    real = await client.episodes.fork(id_, at=1, key="k")
+    assert dry.episode_id == again.episode_id
+    assert dry.episode_id != real.episode_id
+
+
+async def test_several_forks_can_be_dry_runs(ports, client):
+    found = await client.episodes.read([await lived(ports, 1, *DONE)])
+    (dry,) = await client.episodes.fork_each(found, at=1, dry_run=True)
+    (real,) = await client.episodes.fork_each(found, at=1)
+    modes = [
+        fold(await ports.log.read(ports.stack.episode(each.episode_id))).opened.mode
+        for each in (dry, real)
+    ]
+    assert modes == [Mode.DRY_RUN, Mode.LIVE]
 
 
 async def test_a_request_is_decided_only_as_it_was_seen(ports, client):

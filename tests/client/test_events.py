@@ -48,6 +48,14 @@ async def test_an_event_is_stored_once_however_often_it_is_published(ports, clie
     ]
 
 
+async def test_an_event_that_is_only_tried_is_looked_at_and_not_stored(ports, client):
+    tried = await client.events.publish("disk.measured", {"used": 1}, id="e1", dry_run=True)
+    with pytest.raises(Mistake):
+        await client.events.publish("disk.measured", b"[]", dry_run=True)
+    assert (tried.id, tried.seq, tried.is_new) == ("e1", 0, False)
+    assert await events_of(ports) == []
+
+
 async def test_an_event_that_the_engine_itself_publishes_is_told(client):
     forged = await client.publish("finding.raised", {"severity": "high"})
     own = await client.publish("finding.raise", {"severity": "high"})

@@ -62,6 +62,19 @@ async def test_a_stack_that_wants_a_login_knows_who_acts(client, config, monkeyp
     assert (caller.identity.name, caller.identity.token) == ("ann", "local")
 
 
+async def test_a_server_that_an_agents_token_has_signed_in_acts_for_an_agent(
+    client, config, monkeypatch
+):
+    caller = started(client, config)
+    await client.people.require_login()
+    token = await client.tokens.issue("t", role="operator", is_agent=True, by="ann")
+    monkeypatch.setenv(VARIABLE, token.secret)
+
+    await caller.before_acting()
+
+    assert caller.identity.is_agent
+
+
 async def test_who_has_signed_in_acts_as_nobody_else(client, config, monkeypatch):
     await client.people.require_login()
     await signed_in(client, monkeypatch)

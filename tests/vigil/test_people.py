@@ -155,6 +155,20 @@ def test_a_program_orders_with_a_token_within_its_scopes_and_decides_nothing(vig
     done(vigil, "actors", "resume", "watcher")
 
 
+def test_what_an_agent_types_says_whether_it_is_a_dry_run(vigil):
+    add(vigil, "ann", "admin")
+    token = done(vigil, "tokens", "issue", "agent", "--role", "operator", "--agent")
+    done(vigil, "users", "require-login", "on")
+    publish = ("publish", "a.b", "{}")
+    assert refused(vigil, *publish, code=2, VIGIL_LOGIN=token) == (
+        "vigil: 'token:agent' is an agent's: say whether this is a dry run; add --dry-run, or "
+        "--no-dry-run if it is to change something"
+    )
+    assert "published" not in done(vigil, *publish, "--dry-run", VIGIL_LOGIN=token)
+    assert "published" in done(vigil, *publish, "--no-dry-run", VIGIL_LOGIN=token)
+    done(vigil, "actors", "pause", "watcher", VIGIL_LOGIN=token)
+
+
 def test_tokens_are_listed_without_their_text_and_revoked(vigil):
     token = vigil.ask("tokens", "issue", "ci", "--expires-in", "30d", "--reason", "deploys")
     with vigil.running("project", "--log", "json"):

@@ -907,7 +907,8 @@ class EpisodeCalls:
         Args:
             at: the number of the last step that both have.
             payload: another one for the trigger; None: the same.
-            key: idempotency key: the same one opens no second fork.
+            key: idempotency key: the same one opens no second fork. Dry runs have keys of their
+                own.
             overrides: results that a dry run uses instead of calling tools.
 
         Raises:
@@ -971,6 +972,7 @@ class EpisodeCalls:
         at: int,
         reason: str = "",
         by: str | None = None,
+        dry_run: bool = False,
     ) -> Sequence[ForkEachOutcome]:
         """Open a fork of each of `episodes`, once however often it is asked for."""
         from engine.episodes.fork import fork
@@ -984,7 +986,13 @@ class EpisodeCalls:
                 id_ = str(each.episode_id)
                 try:
                     new = await fork(
-                        ports, id_, at=at, by=name, reason=reason, key=f"each:{id_}:{at}"
+                        ports,
+                        id_,
+                        at=at,
+                        by=name,
+                        reason=reason,
+                        key=f"each:{id_}:{at}",
+                        dry_run=dry_run,
                     )
                 except Refused as refused:
                     return ForkEachOutcome(forked_from=id_, episode_id="", refused=str(refused))

@@ -50,11 +50,11 @@ REFUSALS: Final = PagedList(
 
 
 class PublishReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that is stored."""
+    """An event that is stored, or would be."""
 
     id: str
     seq: int
-    """Stream sequence, from 1."""
+    """Stream sequence, from 1; 0: this was a dry run, and nothing is stored."""
     is_new: bool
     """False: within two minutes, an event with the same id was published before."""
     unheard: str
@@ -85,7 +85,12 @@ class EventCalls:
     _connections: Connections
 
     async def publish(
-        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+        self,
+        name: str,
+        payload: JsonObject | bytes,
+        *,
+        id: str | None = None,
+        dry_run: bool = False,
     ) -> PublishReceipt:
         """Publish a domain event, and return once it is stored.
 
@@ -93,6 +98,8 @@ class EventCalls:
             payload: an object, or the JSON of one.
             id: within two minutes, an event with the same id is kept once: give the same one again
                 where the first call may have been cut off. None: a new one.
+            dry_run: store nothing, and return what can be told without: whether a node hears it.
+                `would_fire` tells what it would fire.
 
         Raises:
             Mistake: no engine would accept it.
@@ -102,9 +109,9 @@ class EventCalls:
         body = _checked(
             payload, name=name, id=chosen, stack=connections.stack, clock=connections.clock
         )
-        async with connections.log() as ports:
+        async with connections.log(is_reading=dry_run) as ports:
             newest_seq = await ports.log.head(Stream.EVENTS)
-            seq = await ports.domain_events.publish(name, body, id=chosen)
+            seq = 0 if dry_run else await ports.domain_events.publish(name, body, id=chosen)
             return PublishReceipt(
                 id=chosen,
                 seq=seq,

@@ -1257,7 +1257,8 @@ class SyncEpisodeCalls:
         Args:
             at: the number of the last step that both have.
             payload: another one for the trigger; None: the same.
-            key: idempotency key: the same one opens no second fork.
+            key: idempotency key: the same one opens no second fork. Dry runs have keys of their
+                own.
             overrides: results that a dry run uses instead of calling tools.
 
         Raises:
@@ -1308,9 +1309,12 @@ class SyncEpisodeCalls:
         at: int,
         reason: str = "",
         by: str | None = None,
+        dry_run: bool = False,
     ) -> Sequence[ForkEachOutcome]:
         """Open a fork of each of `episodes`, once however often it is asked for."""
-        return self._thread.run(self._calls.fork_each(episodes, at=at, reason=reason, by=by))
+        return self._thread.run(
+            self._calls.fork_each(episodes, at=at, reason=reason, by=by, dry_run=dry_run)
+        )
 
     def cancel(
         self, *ids: UUID | str, reason: str = "", by: str | None = None
@@ -1387,7 +1391,12 @@ class SyncEventCalls:
         self._calls, self._thread = calls, thread
 
     def publish(
-        self, name: str, payload: JsonObject | bytes, *, id: str | None = None
+        self,
+        name: str,
+        payload: JsonObject | bytes,
+        *,
+        id: str | None = None,
+        dry_run: bool = False,
     ) -> PublishReceipt:
         """Publish a domain event, and return once it is stored.
 
@@ -1395,11 +1404,13 @@ class SyncEventCalls:
             payload: an object, or the JSON of one.
             id: within two minutes, an event with the same id is kept once: give the same one again
                 where the first call may have been cut off. None: a new one.
+            dry_run: store nothing, and return what can be told without: whether a node hears it.
+                `would_fire` tells what it would fire.
 
         Raises:
             Mistake: no engine would accept it.
         """
-        return self._thread.run(self._calls.publish(name, payload, id=id))
+        return self._thread.run(self._calls.publish(name, payload, id=id, dry_run=dry_run))
 
     def would_fire(
         self, name: str, payload: JsonObject | bytes, *, id: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import typer
@@ -15,6 +15,9 @@ from vigil.commands.rights import NEEDED, order_as_login
 from vigil.errors import Mistake
 
 T = TypeVar("T")
+
+TYPED: Final = "COMMANDLINE"
+"""Where the value of an option is from that somebody has typed."""
 
 
 def call(
@@ -37,10 +40,16 @@ def call(
     async def done() -> T:
         async with Client.of(config, by=name, create_stack=create_stack) as client:
             if is_order and command in NEEDED:
-                await order_as_login(client, config, command, typed=by)
+                await order_as_login(client, config, command, typed=by, is_open=_is_open(ctx))
             return await work(client)
 
     return run(done())
+
+
+def _is_open(ctx: typer.Context) -> bool:
+    """Return whether a command has a dry run, and nobody has typed whether it is one."""
+    source = ctx.get_parameter_source("is_dry")
+    return source is not None and source.name != TYPED
 
 
 def alone(work: Coroutine[Any, Any, T]) -> T:

@@ -99,7 +99,7 @@ def apply(
         Option(metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."),
     ] = None,
     is_dry: Annotated[
-        bool, Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, Option("--dry-run/--no-dry-run", help="Show what would change, and change nothing.")
     ] = False,
     by: By = None,
     reason: Reason = "",

@@ -41,7 +41,10 @@ def publish(
     ] = False,
     is_dry: Annotated[
         bool,
-        Option("--dry-run", help="Only tell which expectations it would fire, and why not."),
+        Option(
+            "--dry-run/--no-dry-run",
+            help="Only tell which expectations it would fire, and why not.",
+        ),
     ] = False,
     is_json: options.IsJson = False,
     is_creating: Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from streams.model.people import Role
 from vigil import logins
-from vigil.errors import ServerAway, StackNotFound, Trouble
+from vigil.errors import Mistake, ServerAway, StackNotFound, Trouble
 
 if TYPE_CHECKING:
     from vigil.client.client import Client
@@ -96,17 +96,19 @@ OWN: Final = frozenset({"tokens issue"})
 
 
 async def order_as_login(
-    client: Client, config: Config, command: str, *, typed: str | None
+    client: Client, config: Config, command: str, *, typed: str | None, is_open: bool = False
 ) -> None:
     """Have a client order as whoever has signed in here, if the stack wants people to.
 
     Args:
         typed: what was typed after `--by`.
+        is_open: whether it could be a dry run, and nobody has typed whether it is one. What an
+            agent types has to say so: a command that had been one in silence would seem done.
 
     Raises:
         NotSignedIn: nobody has signed in here, or the login is over.
         Trouble: it takes another role.
-        Mistake: `typed` is somebody else.
+        Mistake: `typed` is somebody else, or an agent has to say whether it is a dry run.
     """
     try:
         async with client.connections.log(is_reading=True) as ports:
@@ -120,4 +122,9 @@ async def order_as_login(
     who = await logins.login_for(config, role, identify=client.people.identify, typed=typed)
     if role is Role.APPROVER and not who.is_person:  # guard: programs-decide-nothing
         raise Trouble("programs decide on no approvals", remedy="sign in as a person")
+    if who.is_agent and is_open:  # guard: agents-say-whether-dry
+        raise Mistake(
+            f"{who.name!r} is an agent's: say whether this is a dry run",
+            remedy="add --dry-run, or --no-dry-run if it is to change something",
+        )
     client.connections.order_as(who.name)

@@ -12,6 +12,7 @@ from msgspec import Meta
 from engine.episodes.episode import ENDED
 from streams.json import JsonObject
 from vigil.asking.requests import CommandOutcome
+from vigil.client.events import PublishReceipt
 from vigil.errors import NotFound, Trouble
 from vigil.mcp.fired import NOT_OPENED, FiredEpisode, fired_episode
 from vigil.mcp.look import task_view
@@ -44,11 +45,6 @@ Dry = Annotated[
 ]
 
 
-def is_dry(call: ServedCall, *, asked: bool | None) -> bool:
-    """Return whether a call is a dry run: that of an agent is one unless it says otherwise."""
-    return call.caller.is_agent if asked is None else asked  # guard: agents-run-dry
-
-
 class FireInput(ToolInput, frozen=True, kw_only=True):
     """What to fire."""
 
@@ -73,7 +69,7 @@ async def fire(call: ServedCall, asked: FireInput) -> FiredEpisode:
         key=asked.key,
         reason=caller.because(asked.reason),
         by=caller.identity.name,
-        dry_run=is_dry(call, asked=asked.dry_run),
+        dry_run=bool(asked.dry_run),
         metadata={"mcp": {name: each for name, each in said.items() if each}},
     )
     found = await opened(call, receipt.episode_id, obstacle=receipt.obstacle)
@@ -119,12 +115,16 @@ class Published(ToolOutput, frozen=True, kw_only=True):
 
 async def publish(call: ServedCall, asked: PublishInput) -> Published:
     """Publish an event."""
-    events = call.client.events
-    if is_dry(call, asked=asked.dry_run):
-        unheard = await events.why_unheard(asked.name)
-        return Published(id=asked.key, seq=None, is_new=False, unheard=unheard)
-    receipt = await events.publish(asked.name, asked.payload, id=asked.key)
-    return Published(id=receipt.id, seq=receipt.seq, is_new=receipt.is_new, unheard=receipt.unheard)
+    receipt = await call.client.events.publish(
+        asked.name, asked.payload, id=asked.key, dry_run=bool(asked.dry_run)
+    )
+    return _published(receipt)
+
+
+def _published(receipt: PublishReceipt) -> Published:
+    return Published(
+        id=receipt.id, seq=receipt.seq or None, is_new=receipt.is_new, unheard=receipt.unheard
+    )
 
 
 class SignalInput(ToolInput, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ async def signal(call: ServedCall, asked: SignalInput) -> Published:
     receipt = await call.client.signals.send(
         asked.ref, asked.result, by=call.caller.identity.name, id=asked.key
     )
-    return Published(id=receipt.id, seq=receipt.seq, is_new=receipt.is_new, unheard=receipt.unheard)
+    return _published(receipt)
 
 
 class ForkInput(ToolInput, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ async def fork(call: ServedCall, asked: ForkInput) -> FiredEpisode:
         key=asked.key,
         reason=call.caller.because(asked.reason),
         by=call.caller.identity.name,
-        dry_run=is_dry(call, asked=asked.dry_run),
+        dry_run=bool(asked.dry_run),
     )
     found = await opened(call, receipt.episode_id, obstacle=receipt.obstacle)
     return msgspec.structs.replace(found, obstacle=receipt.obstacle)

@@ -17,9 +17,6 @@ READ: Final = "read"
 ACT: Final = "act"
 """The scope of tools that publish, fire or cancel something."""
 
-AGENT: Final = "agent"
-"""The scope that marks a token as an agent's: what it does is a dry run by default."""
-
 LOCAL: Final = "local"
 """The id of the token of who has started the server: a program at that person's machine."""
 
@@ -53,13 +50,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it may change something."""
         return self.may_read and self.identity.may(Role.OPERATOR, ACT)
 
-    @property
-    def is_agent(self) -> bool:
-        """Whether its token is marked as that of an agent."""
-        if self.identity.is_agent:  # guard: agent-by-its-token
-            return True
-        return self.identity.scopes is not None and AGENT in self.identity.scopes
-
     def because(self, reason: str) -> str:
         """Return `reason` with the program that gives it, as it is kept with what is done."""
         through = ", ".join(
@@ -72,14 +62,19 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 def scopes_of(caller: Caller) -> list[str]:
     """Return the scopes that a caller has, as a token of the protocol says them."""
-    found = {READ: caller.may_read, ACT: caller.may_act, AGENT: caller.is_agent}
+    found = {READ: caller.may_read, ACT: caller.may_act}
     return [scope for scope, has in found.items() if has]
 
 
-def local_identity(user: str, allows: Collection[str] = ()) -> Identity:
+def local_identity(user: str, allows: Collection[str] = (), *, is_agent: bool = False) -> Identity:
     """Return who a server is that a person has started, which may read, and what `allows` says."""
-    scopes = frozenset({READ, *allows})
-    return Identity(name=user, role=Role.OPERATOR, token=LOCAL, scopes=scopes)
+    return Identity(
+        name=user,
+        role=Role.OPERATOR,
+        token=LOCAL,
+        scopes=frozenset({READ, *allows}),
+        is_agent=is_agent,
+    )
 
 
 def named_client(name: str, version: str) -> str:

@@ -33,7 +33,7 @@ class LocalCaller:
             Trouble: it takes another role.
             Mistake: what was typed is somebody else.
         """
-        name = self._started.name
+        name, is_agent = self._started.name, self._started.is_agent
         async with self._client.connections.log(is_reading=True) as ports:
             is_required = await logins.is_login_required(ports)
         if is_required:  # guard: local-agent-acts-as-login
@@ -43,5 +43,5 @@ class LocalCaller:
                 identify=self._client.people.identify,
                 typed=self._typed,
             )
-            name = who.name
-        self.identity = msgspec.structs.replace(self._started, name=name)
+            name, is_agent = who.name, is_agent or who.is_agent
+        self.identity = msgspec.structs.replace(self._started, name=name, is_agent=is_agent)

@@ -11,6 +11,7 @@ import msgspec
 
 from engine.agents.data import data
 from engine.app.app import App
+from engine.people.identity import meant_by
 from streams.json import JsonObject
 from vigil.client.client import Client
 from vigil.errors import Mistake
@@ -119,9 +120,10 @@ class ServedTool(Generic[I, O]):
             Mistake: it takes no such arguments, or what it would bring is too large.
         """
         try:
-            asked = msgspec.convert(arguments, self.input)
+            given = msgspec.convert(arguments, self.input)
         except msgspec.ValidationError as error:
             raise Mistake(f"{self.name}: {error}") from error
+        asked = meant_by(call.caller.identity, given)
         while True:
             found = await self.call(call, asked)
             if isinstance(found, AskPerson):

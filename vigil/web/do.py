@@ -19,8 +19,8 @@ from streams.json import UNDECODABLE
 from vigil.asking.requests import CommandOutcome
 from vigil.client.events import PublishReceipt
 from vigil.errors import VigilError, one_line, told
-from vigil.web.api.answer import client_of, identity_of, require
-from vigil.web.api.operation import AnyOperation
+from vigil.web.api.answer import carry_out, client_of, identity_of, require
+from vigil.web.api.operation import AnyOperation, ApiRequest
 from vigil.web.api.problems import MISTAKE, ProblemRaised
 from vigil.web.api.table import OPERATIONS
 from vigil.web.forms import read_form
@@ -70,7 +70,7 @@ async def _done(operation: AnyOperation, fields: Mapping[str, str], request: Req
     require(operation, identity)
     asked = asked_of_form(operation, fields)
     with told():
-        return await operation.call(client_of(request), asked, identity.name)
+        return await carry_out(operation, client_of(request), asked, identity)
 
 
 def _led(back: str, found: object) -> str:
@@ -78,7 +78,7 @@ def _led(back: str, found: object) -> str:
     return back.replace(NEW_EPISODE, str(getattr(found, "episode_id", "")))
 
 
-def asked_of_form(operation: AnyOperation, fields: Mapping[str, str]) -> object:
+def asked_of_form(operation: AnyOperation, fields: Mapping[str, str]) -> ApiRequest:
     """Return what a form asks of an operation.
 
     Raises:
@@ -95,9 +95,10 @@ def asked_of_form(operation: AnyOperation, fields: Mapping[str, str]) -> object:
         plain = name.removesuffix(JSON)
         given[plain] = [value] if plain in lists and isinstance(value, str) else value
     try:
-        return msgspec.convert(given, operation.asks, strict=False)
+        asked: ApiRequest = msgspec.convert(given, operation.asks, strict=False)
     except msgspec.ValidationError as error:
         raise ProblemRaised(MISTAKE, str(error)) from error
+    return asked
 
 
 @cache
@@ -124,7 +125,8 @@ def in_words(operation: AnyOperation, found: object) -> str:
             said = (found.name, done or "is on its way", obstacle)
             return ": ".join(each for each in said if each)
         case PublishReceipt():
-            said = ("The event is published.", found.unheard, found.of_engine)
+            done = "The event is published." if found.seq else "The event can be published."
+            said = (done, found.unheard, found.of_engine)
             return " ".join(each for each in said if each)
         case _:
             says = getattr(found, "says", "") or getattr(found, "used", "")

@@ -28,6 +28,8 @@ NAME: Final = "x-name"
 ROLE: Final = "x-role"
 TOKEN: Final = "x-token"
 SCOPES: Final = "x-scopes"
+AGENT: Final = "x-agent"
+"""There, if the token is marked as an agent's."""
 AWAY: Final = "x-away"
 """Why nobody can be recognized now."""
 
@@ -61,6 +63,7 @@ def identity_of(request: Request) -> Identity | None:
         role=Role(headers[ROLE]),
         token=headers.get(TOKEN, ""),
         scopes=None if scopes is None else frozenset(scopes.split()),
+        is_agent=AGENT in headers,
     )
 
 

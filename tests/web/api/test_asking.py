@@ -8,12 +8,10 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from starlette.datastructures import Headers
 
 from tests.web.api.conftest import ADMIN, api_on, asking
 from vigil.client import Client
-from vigil.web.api.asking import BODY_BYTES_MAX, of_body
-from vigil.web.api.table import OPERATIONS
+from vigil.web.api.asking import BODY_BYTES_MAX
 
 JSON = {"content-type": "application/json"}
 
@@ -268,14 +266,3 @@ FIELDS = st.sampled_from(
 async def test_any_json_is_an_answer_and_no_failure(api, body):
     answer = await api.post("/episodes", content=json.dumps(FIRE | body), headers=JSON)
     assert answer.status_code != 500, answer.text
-
-
-@pytest.mark.parametrize(
-    ("is_agent", "said", "is_dry"),
-    [(True, {}, True), (True, {"dry_run": False}, False), (False, {}, False)],
-)
-def test_what_an_agent_asks_for_is_a_trial_unless_it_says_not(is_agent, said, is_dry):
-    fire = next(each for each in OPERATIONS if each.name == "episodes.fire")
-    body = json.dumps({**FIRE, **said}).encode()
-    asked = of_body(fire, body, Headers(JSON), {}, is_dry=is_agent)
-    assert asked.dry_run is is_dry

@@ -157,10 +157,20 @@ def test_what_is_left_out_means_what_the_client_means_by_it(operation):
         if field.name not in defaults or (operation.name, field.name) in DIFFERENT:
             continue
         wanted = defaults[field.name]
+        if field.name == "dry_run":  # None: an agent means true, and everybody else false.
+            wanted = None
         if wanted is inspect.Parameter.empty:
             assert field.required, field.name
         else:
             assert field.default == wanted, field.name
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_what_the_client_can_try_the_api_can_try(operation):
+    parameters = inspect.signature(
+        call_of_client(OTHER_NAMES.get(operation.name, operation.name))
+    ).parameters
+    assert ("dry_run" in parameters) == ("dry_run" in operation.asks.__struct_fields__)
 
 
 def test_the_document_is_of_openapi_31_and_hangs_together():

@@ -62,13 +62,16 @@ def fork(
     from vigil.commands.fire import overrides_of
 
     if actor is not None:
-        if episode_id or is_latest or payload or key or is_dry or overrides or is_waiting:
-            raise Mistake("with --actor go --at, --expectation, --reason, --by, --yes and --json")
+        if episode_id or is_latest or payload or key or overrides or is_waiting:
+            goes = "--at, --expectation, --reason, --dry-run, --by, --yes and --json"
+            raise Mistake(f"with --actor go {goes}")
         found = call(ctx, partial(unended, actor, expectation=expectation, status=Unended.PARKED))
         if found and not is_sure:
             options.require_consent(f"fork {len(found):,} parked episodes of {actor} at {at}?")
         forked = call(
-            ctx, lambda client: client.episodes.fork_each(found, at=at, reason=reason), by=by
+            ctx,
+            lambda client: client.episodes.fork_each(found, at=at, reason=reason, dry_run=is_dry),
+            by=by,
         )
         _show_forked(forked, is_json=is_json)
         return

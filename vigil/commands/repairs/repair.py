@@ -74,7 +74,9 @@ def recover(
     stale_after_s: Annotated[
         float, Option("--stale-after", min=0.0, help="Seconds without progress.")
     ] = STALE_AFTER_S,
-    is_dry: Annotated[bool, Option("--dry-run", help="Change nothing; only look.")] = False,
+    is_dry: Annotated[
+        bool, Option("--dry-run/--no-dry-run", help="Change nothing; only look.")
+    ] = False,
     accepts_loss: Annotated[
         bool,
         Option(
@@ -184,7 +186,7 @@ def reconcile(
         Option("--actor", metavar="ACTOR", help="Only of this actor. May be given again."),
     ] = None,
     is_dry: Annotated[
-        bool, Option("--dry-run", help="Change nothing; show what would be done.")
+        bool, Option("--dry-run/--no-dry-run", help="Change nothing; show what would be done.")
     ] = False,
     by: By = None,
     reason: Reason = "",

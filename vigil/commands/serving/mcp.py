@@ -94,13 +94,14 @@ def serve(
 
     with needed("`vigil mcp serve`"):
         from vigil.mcp import run as serving
-        from vigil.mcp.caller import ACT, AGENT, local_identity
+        from vigil.mcp.caller import ACT, local_identity
 
     config = options.config(ctx)
-    scopes = [scope for scope, has in ((ACT, allowed is not None), (AGENT, is_agent)) if has]
     plan = serving.ServerPlan(
         config=config,
-        identity=local_identity(options.who(config, by), scopes),
+        identity=local_identity(
+            options.who(config, by), () if allowed is None else (ACT,), is_agent=is_agent
+        ),
         typed=by,
         app=_loaded(typed),
         console_url=checked_url(console_url),

@@ -80,7 +80,7 @@ def run(
     ctx: typer.Context,
     *,
     is_dry: Annotated[
-        bool, Option("--dry-run", help="Read and reckon, and change nothing.")
+        bool, Option("--dry-run/--no-dry-run", help="Read and reckon, and change nothing.")
     ] = False,
     purges: Annotated[
         bool, Option("--purge/--no-purge", help="Whether what is archived leaves the journal.")

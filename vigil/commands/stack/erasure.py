@@ -57,7 +57,9 @@ def erase(
     subject: Annotated[
         str, Option("--subject", metavar="KIND/VALUE", help="Whose data: client_id/123.")
     ],
-    is_dry: Annotated[bool, Option("--dry-run", help="Destroy nothing; only look.")] = False,
+    is_dry: Annotated[
+        bool, Option("--dry-run/--no-dry-run", help="Destroy nothing; only look.")
+    ] = False,
     is_sure: IsSure = False,
     reason: Reason = "",
     by: By = None,

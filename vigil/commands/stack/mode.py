@@ -116,7 +116,7 @@ def rebuild(
     ctx: typer.Context,
     *,
     is_dry: Annotated[
-        bool, Option("--dry-run", help="Change nothing; show what would be done.")
+        bool, Option("--dry-run/--no-dry-run", help="Change nothing; show what would be done.")
     ] = False,
     is_json: IsJson = False,
 ) -> None:

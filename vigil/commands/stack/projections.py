@@ -129,7 +129,7 @@ def rebuild(
     ] = KEEP,
     most_per_s: MostPerS = None,
     is_dry: Annotated[
-        bool, Option("--dry-run", help="Say what would change, and change nothing.")
+        bool, Option("--dry-run/--no-dry-run", help="Say what would change, and change nothing.")
     ] = False,
     is_anew: IsAnew = False,
     own: Own = None,

@@ -98,7 +98,7 @@ def run(
     ctx: typer.Context,
     *,
     is_dry: Annotated[
-        bool, Option("--dry-run", help="Change nothing; show what would be done.")
+        bool, Option("--dry-run/--no-dry-run", help="Change nothing; show what would be done.")
     ] = False,
     by: By = None,
     is_json: IsJson = False,

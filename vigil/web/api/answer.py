@@ -9,11 +9,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.people.identity import Identity
+from engine.people.identity import Identity, meant_by
 from vigil.client.client import Client
 from vigil.errors import ServerAway, VigilError, told
 from vigil.web.api.asking import JSON, asked_of
-from vigil.web.api.operation import AnyOperation
+from vigil.web.api.operation import AnyOperation, ApiRequest
 from vigil.web.api.problems import (
     FORBIDDEN,
     HEADERS,
@@ -47,7 +47,14 @@ async def _done(operation: AnyOperation, request: Request, path: Mapping[str, st
     identity = identity_of(request)
     require(operation, identity)
     asked = await asked_of(operation, request, path)
-    return json_of(await operation.call(client_of(request), asked, identity.name))
+    return json_of(await carry_out(operation, client_of(request), asked, identity))
+
+
+async def carry_out(
+    operation: AnyOperation, client: Client, asked: ApiRequest, identity: Identity
+) -> object:
+    """Return what came of what `identity` asks for, by whichever way: nothing else is done."""
+    return await operation.call(client, meant_by(identity, asked), identity.name)
 
 
 def identity_of(request: Request) -> Identity:

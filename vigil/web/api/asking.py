@@ -5,14 +5,13 @@ Whatever cannot be read or converted is refused with a problem that names the fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeVar
 
 import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from engine.people.identity import Identity
 from streams.json import UNDECODABLE, is_deeper
 from vigil.web.api.operation import AnyOperation, ApiRequest
 from vigil.web.api.problems import MALFORMED, MISTAKE, NOT_JSON, TOO_LARGE, ProblemRaised
@@ -31,9 +30,6 @@ KEY_CHARS_MAX: Final = 512
 
 IDEMPOTENCY_KEY: Final = "idempotency-key"
 """The header of draft-ietf-httpapi-idempotency-key-header."""
-
-DRY_RUN: Final = "dry_run"
-"""The field of what may be tried only."""
 
 JSON: Final = "application/json"
 
@@ -102,22 +98,22 @@ async def asked_of(
     check_names(request, operation)
     if not operation.has_body:
         return _of_query(operation, request, path)
+    beside: dict[str, object] = {}
+    if operation.whole:
+        beside = beside_body(operation, request, {*path, operation.whole})
     body = await read_body(request)
-    who = request.state.identity
-    is_dry = isinstance(who, Identity) and who.is_agent
-    return of_body(operation, body, request.headers, path, key=key, is_dry=is_dry)
+    return of_body(operation, body, request.headers, {**beside, **path}, key=key)
 
 
 def of_body(
     operation: AnyOperation,
     body: bytes,
     headers: Headers,
-    path: Mapping[str, str],
+    beside: Mapping[str, object],
     *,
     key: str | None = None,
-    is_dry: bool = False,
 ) -> ApiRequest:
-    """Return what a body asks of `operation`; `is_dry`: it is a trial, unless the body says not."""
+    """Return what a body asks of `operation`, with the fields that stand beside it."""
     if body or operation.whole:
         check_json(headers)
     whole = decoded(body if operation.whole else body or b"{}")
@@ -127,18 +123,18 @@ def of_body(
         fields: Fields = {operation.whole: msgspec.Raw(body)}
     else:
         fields = msgspec.json.decode(body or b"{}", type=Fields)
-    for name, value in path.items():
+    for name, value in beside.items():
         if name in fields:  # guard: path-field-said-once
             raise ProblemRaised(
                 MISTAKE, f"{name}: the path says it; leave it out of the body", field=name
             )
         fields[name] = msgspec.Raw(msgspec.json.encode(value))
-    if is_dry and DRY_RUN in operation.asks.__struct_fields__:
-        fields.setdefault(DRY_RUN, msgspec.Raw(b"true"))  # guard: api-agents-run-dry
     if key is not None:
         _add_key(fields, operation.key, key)
     try:
-        asked: ApiRequest = msgspec.json.decode(msgspec.json.encode(fields), type=operation.asks)
+        asked: ApiRequest = msgspec.json.decode(
+            msgspec.json.encode(fields), type=operation.asks, strict=not operation.whole
+        )
     except msgspec.ValidationError as error:
         raise _wrong(error) from error
     return asked
@@ -156,27 +152,40 @@ def check_names(request: Request, operation: AnyOperation) -> None:
     text = request.scope["query_string"]
     if len(text) > QUERY_CHARS_MAX:
         raise ProblemRaised(MALFORMED, f"a query of over {QUERY_CHARS_MAX:,} characters")
-    if operation.has_body and text:
+    if operation.has_body and not operation.whole and text:
         raise ProblemRaised(MISTAKE, f"{operation.name} takes no query; its fields are in the body")
 
 
 def _of_query(operation: AnyOperation, request: Request, path: Mapping[str, str]) -> ApiRequest:
+    return of_fields(operation, {**beside_body(operation, request, path), **path})
+
+
+def of_fields(operation: AnyOperation, fields: Mapping[str, object]) -> ApiRequest:
+    """Return what fields ask of `operation`, whose values may be texts."""
+    try:
+        asked: ApiRequest = msgspec.convert(fields, operation.asks, strict=False)
+    except msgspec.ValidationError as error:
+        raise _wrong(error) from error
+    return asked
+
+
+def beside_body(
+    operation: AnyOperation, request: Request, elsewhere: Collection[str]
+) -> dict[str, object]:
+    """Return the fields that the query says, none of which may be said `elsewhere`, too."""
     given: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
         given.setdefault(name, []).append(value)
     lists = operation.lists
     fields: dict[str, object] = {}
     for name, values in given.items():
-        if name in path:
-            raise ProblemRaised(MISTAKE, f"{name}: the path says it", field=name)
+        if name in elsewhere:
+            says = f"{name}: the path or the body says it; leave it out of the query"
+            raise ProblemRaised(MISTAKE, says, field=name)
         if name not in lists and len(values) > 1:  # guard: repeated-parameter-refused
             raise ProblemRaised(MISTAKE, f"{name}: is given {len(values)} times", field=name)
         fields[name] = values if name in lists else values[0]
-    try:
-        asked: ApiRequest = msgspec.convert({**fields, **path}, operation.asks, strict=False)
-    except msgspec.ValidationError as error:
-        raise _wrong(error) from error
-    return asked
+    return fields
 
 
 def idempotency_key(headers: Headers) -> str | None:

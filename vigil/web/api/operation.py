@@ -58,6 +58,10 @@ WaitS: TypeAlias = Annotated[
     Annotated[float, Meta(ge=0, le=WAIT_S_MAX)] | None,
     Meta(description="How long to wait until it is on the journal, in seconds; null: not at all."),
 ]
+DryRun: TypeAlias = Annotated[
+    bool | None,
+    Meta(description="Whether to change nothing outside; null: only if the token is an agent's."),
+]
 Keys: TypeAlias = Annotated[tuple[str, ...], Meta(min_length=1, max_length=ITEMS_MAX)]
 
 
@@ -156,7 +160,8 @@ class Operation(Generic[A]):
     """The field of `asks` that the header `Idempotency-Key` is another name of; empty: none is,
     and a request with that header is refused."""
     whole: str = ""
-    """The field of `asks` that the whole body is; empty: the body is an object of fields."""
+    """The field of `asks` that the whole body is, while the others are in the query; empty: the
+    body is an object of fields."""
     is_stream: bool = False
     """Whether the answer goes on: server-sent events, each of the type `gives`."""
     commands: Sequence[str] = ()

@@ -13,8 +13,16 @@ from engine.people.identity import Identity
 from streams.clock import Clock, SystemClock
 from vigil.asking.listening import SIGNAL
 from vigil.client.types import PublishReceipt
-from vigil.web.api.answer import CHALLENGE, answer, check_recognized, client_of, json_of, or_problem
-from vigil.web.api.asking import read_body
+from vigil.web.api.answer import (
+    CHALLENGE,
+    answer,
+    carry_out,
+    check_recognized,
+    client_of,
+    json_of,
+    or_problem,
+)
+from vigil.web.api.asking import beside_body, of_fields, read_body
 from vigil.web.api.operation import AnyOperation
 from vigil.web.api.problems import (
     FORBIDDEN,
@@ -22,10 +30,13 @@ from vigil.web.api.problems import (
     UNSIGNED,
     ProblemRaised,
 )
-from vigil.web.webhooks.file import InboundWebhook, Webhooks
+from vigil.web.webhooks.file import Webhooks
 from vigil.web.webhooks.mapping import BadDelivery, WebhookDelivery
 
 CLOCK: Final = SystemClock()
+
+MAPPED: Final = frozenset({"name", "payload", "id"})
+"""What a delivery says of its events."""
 
 
 class DeliveryReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,38 +69,41 @@ async def _received(
             says = f"{SIGNAL} gives a result to who waits: send it to /signals"
             raise ProblemRaised(FORBIDDEN, says, needs={"scope": "signals:send"})
         return await answer(operation, request, {"name": name})
-    delivery = await _believed(operation, webhook, request, clock)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    delivery = WebhookDelivery(headers=headers, body=await read_body(request))
+    if (sender := _with_token(operation, request)) is not None:
+        beside = beside_body(operation, request, MAPPED)
+    elif problem := webhook.problem(delivery, now=clock.now()):  # guard: webhook-must-be-signed
+        check_recognized(request)
+        raise ProblemRaised(UNSIGNED, f"webhook {name}: {problem}", headers=CHALLENGE)
+    else:
+        sender, beside = Identity(name=name, role=operation.role, token=name), {}
     try:
         events = webhook.events(delivery)
     except BadDelivery as error:
         raise ProblemRaised(MISTAKE, f"webhook {name}: {error}") from error
-    client = client_of(request)
-    receipts = [
-        await client.events.publish(each.name, each.payload, id=each.id or None) for each in events
+    asked = [
+        of_fields(
+            operation, {**beside, "name": each.name, "payload": each.payload, "id": each.id or None}
+        )
+        for each in events
     ]
+    client = client_of(request)
+    receipts: list[PublishReceipt] = []
+    for each in asked:
+        receipt = await carry_out(operation, client, each, sender)
+        assert isinstance(receipt, PublishReceipt)
+        receipts.append(receipt)
     return json_of(DeliveryReceipt(events=receipts))
 
 
-async def _believed(
-    operation: AnyOperation, webhook: InboundWebhook, request: Request, clock: Clock
-) -> WebhookDelivery:
-    """Return a delivery that its source has signed, or that comes with a token of a program."""
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    delivery = WebhookDelivery(headers=headers, body=await read_body(request))
-    if _has_token(operation, request):
-        return delivery
-    if problem := webhook.problem(delivery, now=clock.now()):  # guard: webhook-must-be-signed
-        check_recognized(request)
-        says = f"webhook {webhook.name}: {problem}"
-        raise ProblemRaised(UNSIGNED, says, headers=CHALLENGE)
-    return delivery
-
-
-def _has_token(operation: AnyOperation, request: Request) -> bool:
-    """Return whether a program asks that may publish; a page may send with a person's session."""
+def _with_token(operation: AnyOperation, request: Request) -> Identity | None:
+    """Return the program that asks if it may publish; a page may send with a person's session."""
     identity = getattr(request.state, "identity", None)
-    return (
+    if (
         isinstance(identity, Identity)
         and not identity.is_person  # guard: webhook-takes-no-session
         and identity.may(operation.role, operation.scope)
-    )
+    ):
+        return identity
+    return None

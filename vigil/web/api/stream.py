@@ -28,7 +28,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from vigil.client.types import DomainEvent
 from vigil.errors import VigilError
-from vigil.web.api.answer import client_of, identity_of, or_problem, require
+from vigil.web.api.answer import carry_out, client_of, identity_of, or_problem, require
 from vigil.web.api.asking import asked_of
 from vigil.web.api.operation import AnyOperation
 from vigil.web.api.operations.events import FollowEvents, StreamedEvent
@@ -84,11 +84,12 @@ class Streams:
     async def _opened(
         self, operation: AnyOperation, request: Request, path: Mapping[str, str]
     ) -> Response:
-        require(operation, identity_of(request))
+        identity = identity_of(request)
+        require(operation, identity)
         asked = await asked_of(operation, request, path)
         assert isinstance(asked, FollowEvents)
         asked = going_on(asked, request.headers.get(LAST_EVENT_ID))
-        events = await operation.call(client_of(request), asked, "")
+        events = await carry_out(operation, client_of(request), asked, identity)
         assert isinstance(events, AsyncGenerator)
         if self.open >= self.streams_max:  # guard: streams-are-counted
             raise ProblemRaised(

@@ -25,6 +25,7 @@ from vigil.web.api.operation import (
     ApiRequest,
     AskedOfList,
     Counts,
+    DryRun,
     Limit,
     ListAnswer,
     NothingAsked,
@@ -112,7 +113,7 @@ class CountOrders(ApiRequest, frozen=True, kw_only=True):
 class Rebuild(ApiRequest, frozen=True, kw_only=True):
     """Whether to change anything."""
 
-    dry_run: bool = False
+    dry_run: DryRun = None
 
 
 async def _nodes(client: Client, _: NothingAsked, __: str) -> NodesView:
@@ -287,7 +288,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         scope=ORDER,
         asks=Rebuild,
         gives=ListAnswer[OrderDrift],
-        call=lambda client, asked, _: listed(client.orders.rebuild(dry_run=asked.dry_run)),
+        call=lambda client, asked, _: listed(client.orders.rebuild(**said(asked))),
         commands=["orders rebuild"],
     ),
 )

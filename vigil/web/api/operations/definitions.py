@@ -18,6 +18,7 @@ from vigil.web.api.operation import (
     READ,
     AnyOperation,
     ApiRequest,
+    DryRun,
     ListAnswer,
     Operation,
     Reason,
@@ -76,7 +77,7 @@ class ApplyDefinitions(ApiRequest, frozen=True, kw_only=True):
     definitions: Annotated[tuple[JsonObject, ...], Meta(min_length=1, max_length=APPLIED_MAX)]
     kind: KindName | None = None
     if_revision: IfRevision = None
-    dry_run: bool = False
+    dry_run: DryRun = None
     reason: Reason = ""
 
 

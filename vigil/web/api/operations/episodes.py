@@ -35,6 +35,7 @@ from vigil.web.api.operation import (
     AskedOfList,
     AskedOverrides,
     Counts,
+    DryRun,
     Key,
     Keys,
     Limit,
@@ -232,7 +233,7 @@ class FireEpisode(ApiRequest, frozen=True, kw_only=True):
     key: Key = None
     priority: int = 0
     at: Annotated[Time | None, Meta(description="When; null: now.")] = None
-    dry_run: bool = False
+    dry_run: DryRun = None
     overrides: AskedOverrides | None = None
     metadata: JsonObject | None = None
     budget: dict[str, int | float | str] | None = None
@@ -248,7 +249,7 @@ class ForkEpisode(EpisodeAsked, frozen=True, kw_only=True):
     payload: JsonObject | None = None
     reason: Reason = ""
     key: Key = None
-    dry_run: bool = False
+    dry_run: DryRun = None
     overrides: AskedOverrides | None = None
 
 
@@ -258,6 +259,7 @@ class ForkEpisodes(ApiRequest, frozen=True, kw_only=True):
     ids: Keys
     at: int
     reason: Reason = ""
+    dry_run: DryRun = None
 
 
 class SettleEpisode(EpisodeAsked, frozen=True, kw_only=True):
@@ -323,7 +325,7 @@ async def _result(client: Client, asked: ResultOfStep, _: str) -> StepResult:
 async def _fork_each(client: Client, asked: ForkEpisodes, by: str) -> ListAnswer[ForkEachOutcome]:
     ids = [await client.episodes.find(each) for each in asked.ids]
     found = await client.episodes.read(ids)
-    made = await client.episodes.fork_each(found, at=asked.at, reason=asked.reason, by=by)
+    made = await client.episodes.fork_each(found, **said(asked, "ids"), by=by)
     return ListAnswer(items=made)
 
 

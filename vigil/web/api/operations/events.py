@@ -27,6 +27,7 @@ from vigil.web.api.operation import (
     AnyOperation,
     ApiRequest,
     AskedOfList,
+    DryRun,
     Key,
     ListAnswer,
     Operation,
@@ -39,12 +40,18 @@ from vigil.web.api.operation import (
 SEND: Final = "signals:send"
 
 
-class PublishEvent(ApiRequest, frozen=True, kw_only=True):
+class WouldFire(ApiRequest, frozen=True, kw_only=True):
     """An event; the body is its payload, an object."""
 
     name: Annotated[str, Meta(description="Words joined by dots, such as `disk.measured`.")]
     payload: dict[str, Any]
     id: Key = None
+
+
+class PublishEvent(WouldFire, frozen=True, kw_only=True):
+    """An event to publish."""
+
+    dry_run: DryRun = None
 
 
 class FollowEvents(ApiRequest, frozen=True, kw_only=True):
@@ -149,7 +156,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         "Nothing is published.",
         role=Role.VIEWER,
         scope=READ,
-        asks=PublishEvent,
+        asks=WouldFire,
         gives=WouldVerdicts,
         call=lambda client, asked, _: client.events.would_fire(**said(asked)),
         whole="payload",

@@ -11,6 +11,7 @@ from vigil.web.api.operation import (
     READ,
     AnyOperation,
     ApiRequest,
+    DryRun,
     ListAnswer,
     NothingAsked,
     Operation,
@@ -25,7 +26,7 @@ RETAIN: Final = "retention:write"
 class RunRetention(ApiRequest, frozen=True, kw_only=True):
     """Whether only to count."""
 
-    dry_run: bool = False
+    dry_run: DryRun = None
 
 
 class ChangeHold(ApiRequest, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from vigil.web.api.operation import (
     ApiRequest,
     AskedOfList,
     Counts,
+    DryRun,
     Limit,
     ListAnswer,
     NothingAsked,
@@ -68,14 +69,14 @@ class RecoverStack(ApiRequest, frozen=True, kw_only=True):
     """What to restart."""
 
     stale_after_s: Annotated[float, Meta(ge=0)] = 120.0
-    dry_run: bool = False
+    dry_run: DryRun = None
 
 
 class Reconcile(ApiRequest, frozen=True, kw_only=True):
     """What to compare."""
 
     actors: Annotated[tuple[str, ...], Meta(max_length=1_000)] = ()
-    dry_run: bool = False
+    dry_run: DryRun = None
     reason: Reason = ""
 
 

@@ -20,6 +20,7 @@ from vigil.web.api.operation import (
     AskedOfList,
     AskedOverrides,
     Counts,
+    DryRun,
     Key,
     ListAnswer,
     NothingAsked,
@@ -70,7 +71,7 @@ class StartWorkflow(ApiRequest, frozen=True, kw_only=True):
     payload: JsonObject | None = None
     reason: Reason = ""
     key: Key = None
-    dry_run: bool = False
+    dry_run: DryRun = None
     overrides: AskedOverrides | None = None
     step_overrides: dict[str, AskedOverrides] | None = None
 
