@@ -1,5 +1,6 @@
 -- Items of steps, with what followed as far as it is known. Reset to that when prepared or replayed,
--- but for what people were asked, which comes before.
+-- but for what people were asked, which comes before: who may decide is said with the time of asking
+-- alone, while the hash of the plan is also said with an approval that is not enough.
 -- $1 stack, $2 rows as JSON (projections/workflows.py, PlacedItem).
 INSERT INTO workflow_steps AS step (
     stack, instance_id, step_id, item, journal_seq, status, attempts, episode_id, input, result,
@@ -40,10 +41,10 @@ ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     plan_hash = coalesce(excluded.plan_hash, step.plan_hash),
     summary = coalesce(excluded.summary, step.summary),
     approvers = CASE
-        WHEN excluded.plan_hash IS NULL THEN step.approvers ELSE excluded.approvers
+        WHEN excluded.asked_at IS NULL THEN step.approvers ELSE excluded.approvers
     END,
-    quorum = CASE WHEN excluded.plan_hash IS NULL THEN step.quorum ELSE excluded.quorum END,
-    barred = CASE WHEN excluded.plan_hash IS NULL THEN step.barred ELSE excluded.barred END,
+    quorum = CASE WHEN excluded.asked_at IS NULL THEN step.quorum ELSE excluded.quorum END,
+    barred = CASE WHEN excluded.asked_at IS NULL THEN step.barred ELSE excluded.barred END,
     approved_by = CASE
         WHEN excluded.plan_hash IS NULL THEN step.approved_by ELSE excluded.approved_by
     END,

@@ -19,6 +19,7 @@ from streams.model.events import (
     StepApprovalAsked,
     StepApprovalGiven,
     StepApproved,
+    StepPrepared,
 )
 from streams.model.waits import Approval, GivenApproval
 from streams.ports.log import Recorded
@@ -87,6 +88,20 @@ async def test_a_request_says_how_many_have_to_and_who_has(pool, stack, table, r
     (waiting,) = await reader.list_inbox(pool, stack)
     assert (waiting["quorum"], waiting["approved_by"]) == (2, ["ann"])
     assert waiting["editable"] in (True, False)
+
+
+async def test_a_step_that_goes_on_keeps_who_had_to_approve_it(pool, stack):
+    """Also if all that follows the question comes at once, and its items are placed anew."""
+    approved = StepApproved(step="a", by="ann, bob")
+    prepared = StepPrepared(step="a", inputs=(raw({"x": 2}),))
+    records = step(stack, approved, prepared)
+    for some in (records[:2], records[2:]):
+        await write(pool, changes_of(some, stack=stack), stack=stack)
+    row = await only_row(pool, "workflow_steps", stack=stack)
+    assert (row["quorum"], row["approvers"], row["barred"]) == (
+        2, list(ASKED.approvers), "zoe",
+    )  # fmt: skip
+    assert (row["approved_by"], row["decided_by"]) == (["ann"], "ann, bob")
 
 
 async def test_the_view_of_approvals_has_it_too(pool, stack):

@@ -23,10 +23,12 @@ from streams.layout import Stream
 from streams.model.commands import Attend
 from streams.model.events import (
     DeadLettered,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeDeferred,
     EpisodeOpened,
     LogEvent,
+    OutputApprovalGiven,
     OutputFailed,
     OutputPostponed,
     OutputProposed,
@@ -115,29 +117,11 @@ class Answers:
         if deciders.is_wanted(event, rng):
             instance_id = _key_of(record)
             self._start(group, deciders.see_to(self._ports, instance_id, event, rng))
+        if (request := self._request(event, record)) is not None:
+            self._start(group, self._ask(request, rng))
         match event:
             case EpisodeOpened(actor_id=actor):
                 self._actors[record.subject] = actor
-            case EpisodeBlocked(approval=Approval() as approval, step_no=step_no):
-                request = Request(
-                    actor_id=self._actors[record.subject],
-                    episode_id=_key_of(record),
-                    approval=approval,
-                    step_no=step_no,
-                )
-                self._start(group, self._ask(request, rng))
-            case OutputProposed(approval=Approval() as approval):
-                request = Request(
-                    actor_id=event.actor_id,
-                    episode_id=event.episode_id,
-                    approval=approval,
-                    output_key=event.output_key,
-                )
-                self._asked[record.subject] = request
-                self._start(group, self._ask(request, rng))
-            case OutputRetried(approval=Approval() as approval):
-                request = msgspec.structs.replace(self._asked[record.subject], approval=approval)
-                self._start(group, self._ask(request, rng))
             case EpisodeBlocked(wait=Wait() as wait) if wait.ref:
                 self._start(group, self._speak(wait, record, rng))
             case EpisodeDeferred():
@@ -147,6 +131,36 @@ class Answers:
                 self._start(group, self._retry(record, rng))
             case DeadLettered(reason=reason) if reason == OUTPUT_FAILED:
                 self._start(group, self._requeue(record, rng))
+
+    def _request(self, event: LogEvent, record: Recorded) -> Request | None:
+        """Return what people are asked, also by what some have approved and others have to."""
+        match event:
+            case EpisodeBlocked(approval=Approval() as approval, step_no=step_no) | (
+                EpisodeApprovalGiven(
+                    blocked=EpisodeBlocked(approval=Approval() as approval), step_no=step_no
+                )
+            ):
+                return Request(
+                    actor_id=self._actors[record.subject],
+                    episode_id=_key_of(record),
+                    approval=approval,
+                    step_no=step_no,
+                )
+            case OutputProposed(approval=Approval() as approval):
+                self._asked[record.subject] = Request(
+                    actor_id=event.actor_id,
+                    episode_id=event.episode_id,
+                    approval=approval,
+                    output_key=event.output_key,
+                )
+                return self._asked[record.subject]
+            case (
+                OutputRetried(approval=Approval() as approval)
+                | OutputApprovalGiven(approval=approval)
+            ):
+                return msgspec.structs.replace(self._asked[record.subject], approval=approval)
+            case _:
+                return None
 
     def _see_drop(self, group: asyncio.TaskGroup, event: LogEvent, record: Recorded) -> None:
         rng = Random(f"drops {self.seed} {record.subject} {record.seq}")

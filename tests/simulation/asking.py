@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from engine.app.strategy import Handled
 from tests.simulation.strategies import Plan, Planned, Sum, watch_for
@@ -23,6 +23,12 @@ from vigil import (
 
 APPROVERS: Final = ("ada", "bob")
 """Who may approve, where only some may."""
+
+BOTH: Final[Mapping[str, Any]] = {"approvers": APPROVERS, "quorum": 2}
+"""Terms of what both of them have to approve."""
+
+TWO_OF_THREE: Final[Mapping[str, Any]] = {"quorum": 2, "remind_every_s": 6}
+"""Terms of what two have to approve, whoever they are."""
 
 
 CLUSTER_MAX: Final[Mapping[str, int]] = {"asks_turn": 1, "waits_turn": 1}
@@ -93,6 +99,8 @@ def askers() -> Iterator[Actor]:
     watch_for(asker, "ask_easy", Asking(_plan(expires_s=10), _PAY, is_easy=True), on=asked)
     twice = _plan(expires_s=9, on_expiry="approve"), _PAY, _plan(remind_every_s=7)
     watch_for(asker, "ask_twice", Asking(*twice), on=asked)
+    both = _plan(**BOTH, expires_s=18, on_expiry="fail")
+    watch_for(asker, "ask_both", Asking(both, _PAY, _plan(**TWO_OF_THREE)), on=asked)
     yield asker
     turn = Actor("asks_turn", max_concurrent_cluster=CLUSTER_MAX["asks_turn"])
     watch_for(turn, "ask_turn", Asking(_LOOK, _plan(expires_s=10, on_expiry="approve"), _LOOK))
@@ -124,6 +132,7 @@ ENDS: Final = {
     "ask_fail": {_DONE, _DENIED, ("failed", "approval_expired"), _CANCELED},
     "ask_easy": {_DONE, _CANCELED},
     "ask_twice": {_DONE, _DENIED, _CANCELED},
+    "ask_both": {_DONE, _DENIED, ("failed", "approval_expired"), _CANCELED},
     "ask_turn": {_DONE, _DENIED, _CANCELED},
     "wait_fail": {_DONE, ("failed", "wait_expired"), _CANCELED},
     "wait_on": {_DONE, _CANCELED},

@@ -18,6 +18,7 @@ from engine.waits.signal import is_request
 from streams.json import raw, unraw
 from streams.model.commands import Decide, Resolve, Verdict
 from streams.model.events import (
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeFinished,
     EpisodeResolved,
@@ -30,6 +31,7 @@ from streams.model.events import (
 from streams.model.waits import Approval, OnExpiry
 from tests.simulation.asking import ROW
 from tests.simulation.evidence import Breaches, Evidence, Life, Placed, payload_of
+from tests.simulation.quorums import is_decided, last_of
 from tests.simulation.rest import at_s
 from tests.simulation.time import EPOCH
 from tests.simulation.world import STORM_S
@@ -78,9 +80,15 @@ def waits(evidence: Evidence) -> Iterator[Waited]:
 
 
 def what_waits_is_left_alone_until_it_is_answered(evidence: Evidence) -> Breaches:
-    """The next commit is the answer, whole: the step that it is, and the end of the wait."""
+    """What follows, but for approvals that are not enough, is the answer, whole: the step that it
+    is, and the end of the wait."""
     for waited in waits(evidence):
-        later = [record for record in waited.life.records if record.seq > waited.block.seq]
+        later = [
+            record
+            for record in waited.life.records
+            if record.seq > waited.block.seq
+            and not isinstance(record.commit.events[0], EpisodeApprovalGiven)
+        ]
         events = later[0].commit.events if later else ()
         match events:
             case (StepRecorded() as step, EpisodeResolved() as resolved):
@@ -118,7 +126,8 @@ def _decides(
     meant = Resolution.APPROVED if decision.verdict is Verdict.APPROVE else Resolution.DENIED
     said = decision.id, decision.by, decision.step_no, decision.plan_hash, meant
     is_that = said == (
-        answer.decision_id, answer.by, waited.step_no, approval.plan_hash, answer.resolution,
+        answer.decision_id, last_of(answer.by), waited.step_no, approval.plan_hash,
+        answer.resolution,
     )  # fmt: skip
     may = not approval.approvers or decision.by in approval.approvers
     since_s = evidence.stored_s(waited.block.seq)
@@ -280,7 +289,7 @@ def a_right_decision_in_time_is_heard(evidence: Evidence) -> Breaches:
             and (decision.step_no, decision.plan_hash) == (waited.step_no, approval.plan_hash)
             and (not approval.approvers or decision.by in approval.approvers)
         ]
-        if heard:
+        if is_decided(approval, heard):
             yield f"{waited.life.id}: expired though {heard}"
 
 

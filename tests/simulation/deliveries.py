@@ -31,6 +31,7 @@ from streams.model.events import (
 from streams.model.waits import Approval, OnExpiry
 from tests.simulation.evidence import Breaches, Evidence, Placed, payload_of
 from tests.simulation.outside import Delivery
+from tests.simulation.quorums import last_of
 from tests.simulation.receivers import ATTEMPTS_MAX, MAX_CONCURRENT
 from tests.simulation.time import EPOCH
 from tests.simulation.world import SKEW_S_MAX, STORM_S
@@ -236,8 +237,8 @@ def _decided(
         for each in heard
         if each.at_s <= expires_s
         and each.command.plan_hash == approval.plan_hash
-        and each.command.by == event.by
-        and (not approval.approvers or event.by in approval.approvers)
+        and each.command.by == last_of(event.by)
+        and (not approval.approvers or each.command.by in approval.approvers)
         and (each.command.verdict is Verdict.APPROVE) == is_yes
     ]
     if not said:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from engine.app.strategy import Handled
 from streams.model.triggers import Trigger
+from tests.simulation.asking import BOTH
 from tests.simulation.strategies import NO_LIMIT, Plan, Sum, watch_for
 from vigil import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call
 from vigil import workflow as as_a_step
@@ -145,7 +146,7 @@ def _outer() -> Workflow:
     There are dollars for two steps at a time, those of the other workflow among them.
     """
     made = Workflow("outer", on=event("sim.outer"), budget_usd=TWO_AT_ONCE)
-    made.step("ask", STEPPER, "grow", input=_about, requires_approval=True, approvers=["ada"])
+    made.step("ask", STEPPER, "grow", input=_about, requires_approval=True, **BOTH)
     made.sub("inner", "saga", depends_on=["ask"], input=_about, on_failure="continue")
     made.step("end", STEPPER, "grow", depends_on=["inner"], input=_about)
     return made

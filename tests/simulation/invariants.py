@@ -21,6 +21,7 @@ from streams.json import unraw
 from streams.memory.stream import DEDUPE_WINDOW_S
 from streams.model.events import (
     EndStatus,
+    EpisodeApprovalGiven,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeDeferred,
@@ -50,6 +51,7 @@ from tests.simulation import (
     limits,
     parked,
     paths,
+    quorums,
     turns,
     wakings,
 )
@@ -170,9 +172,10 @@ def _is_by_anybody(first: LogEvent, record: Recorded) -> bool:
 
 
 def _is_answer(record: Recorded) -> bool:
-    """Return whether a commit has what an episode waits for, or the ends of some children."""
+    """Return whether a commit has what an episode waits for, one of several approvals of it, or the
+    ends of some children."""
     last = record.commit.events[-1]
-    return isinstance(last, EpisodeResolved) or (
+    return isinstance(last, EpisodeResolved | EpisodeApprovalGiven) or (
         isinstance(last, StepRecorded) and last.child is not None
     )
 
@@ -518,6 +521,7 @@ ALL: Final = (
     *editions.INVARIANTS,
     *paths.INVARIANTS,
     *parked.INVARIANTS,
+    *quorums.INVARIANTS,
 )
 
 

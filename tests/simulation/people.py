@@ -51,8 +51,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def who(self) -> tuple[str, ...]:
-        """Return names of people who may decide."""
-        return self.approval.approvers or ANYBODY
+        """Return names of people who may decide, and have not approved yet."""
+        return undecided(self.approval)
+
+
+def undecided(approval: Approval) -> tuple[str, ...]:
+    """Return names of people who may decide, and have not approved yet."""
+    given = {each.by for each in approval.given}
+    return tuple(each for each in approval.approvers or ANYBODY if each not in given)
 
 
 async def decide(ports: Ports, request: Request, rng: Random) -> None:
@@ -100,6 +106,9 @@ async def _wrongly(ports: Ports, request: Request, rng: Random) -> None:
     wrong = [replace(right, plan_hash="0" * 64)]
     if request.approval.approvers:
         wrong.append(replace(right, by=STRANGER))
+    if request.approval.given:  # Nobody counts twice.
+        again = request.approval.given[-1].by
+        wrong.append(replace(right, by=again, verdict=Verdict.APPROVE))
     if request.step_no:
         wrong.append(replace(right, step_no=request.step_no + 1))
     for number, decision in enumerate(wrong):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from streams.layout import Stream
-from streams.model.commands import Command
+from streams.model.commands import Command, WorkflowCommand
 from streams.ports.log import Recorded
 from streams.ports.timers import Due
 from streams.wire import codec
-from streams.wire.codec import decode_command
+from streams.wire.codec import decode_command, decode_workflow_command
 from streams.wire.messages import COMMIT_HEADER, StreamMessage
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS
@@ -22,7 +23,7 @@ from vigil.testing.idle import pending, what_is_left
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """One command that was sent."""
 
-    command: Command
+    command: Command | WorkflowCommand
     at_s: float
     """When it was stored."""
 
@@ -59,10 +60,21 @@ def due(servers: Servers) -> list[Due]:
 
 def asked(servers: Servers) -> list[Asked]:
     """Return the commands that were ever sent, in order in each partition."""
-    kinds = {".episode.", ".attend."}
-    commands = (each for each in _held(servers, Stream.WORK) if ".inbox." in each.subject)
-    messages = (each for each in commands if any(kind in each.subject for kind in kinds))
-    return [Asked(command=decode_command(each.data), at_s=at_s(each)) for each in messages]
+    messages = (each for each in _held(servers, Stream.WORK) if ".inbox." in each.subject)
+    return [
+        Asked(command=decode(each.data), at_s=at_s(each))
+        for each in messages
+        for kind, decode in _DECODED.items()
+        if kind in each.subject
+    ]
+
+
+_DECODED: Final[Mapping[str, Callable[[bytes], Command | WorkflowCommand]]] = {
+    ".episode.": decode_command,
+    ".attend.": decode_command,
+    ".workflow.": decode_workflow_command,
+}
+"""What stands in the subject of an inbox → how its commands are read."""
 
 
 def _held(servers: Servers, stream: Stream) -> list[StreamMessage]:

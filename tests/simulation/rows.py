@@ -150,7 +150,7 @@ class Rows:
 def _placed(earlier: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """Return an item as it is prepared, with what people were asked about it before."""
     asked = {name: earlier.get(name) for name in _ASKED}
-    if row["plan_hash"] is not None:
+    if row["asked_at"] is not None:
         asked = {}
     kept = {name: value for name, value in asked.items() if row[name] is None}
     first = min(row["placed_at"], earlier.get("placed_at") or row["placed_at"])

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from streams.model.outputs import OutputIntent
-from tests.simulation.asking import APPROVERS
+from tests.simulation.asking import APPROVERS, BOTH, TWO_OF_THREE
 from tests.simulation.strategies import Plan, Planned, Sum, watch_for
 from vigil import (
     Action,
@@ -84,10 +84,11 @@ def senders() -> Iterator[Actor]:
     denied = _wish("mail", **asks, approvers=APPROVERS, expires_s=12, remind_every_s=5)
     approved = _wish("mail", **asks, expires_s=8, on_expiry="approve")
     failed = _wish("post", **asks, expires_s=9, on_expiry="fail", key="late")
-    outputs = denied, approved, failed, _wish("post")
+    both = _wish("mail", **asks, **BOTH, expires_s=18, key="both")
+    outputs = denied, approved, failed, both, _wish("post")
     watch_for(sender, "gated", Sending(outputs=outputs), on=gated)
-    ever = _wish("post", **asks, remind_every_s=6)
-    watch_for(sender, "gated_ever", Sending(outputs=(ever,)), on=gated)
+    ever = _wish("post", **asks, remind_every_s=6), _wish("mail", **asks, **TWO_OF_THREE)
+    watch_for(sender, "gated_ever", Sending(outputs=ever), on=gated)
     watch_for(sender, "inline", Sent(_LOOK, _send("mail"), _LOOK), on=inline)
     asked = _send("post", **asks, expires_s=10, on_expiry="approve")
     both = _send("mail", key="own"), asked, _LOOK

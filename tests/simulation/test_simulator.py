@@ -16,11 +16,9 @@ from streams.model.events import (
     EpisodeFinished,
     EpisodeStarted,
     LaneMoved,
-    OutputApprovalGiven,
     OutputCanceled,
     OutputEvent,
     OutputForgone,
-    StepApprovalGiven,
     WorkflowEvent,
 )
 from streams.model.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
@@ -31,6 +29,7 @@ from tests.simulation.defining import EXPECTATION
 from tests.simulation.evidence import Evidence
 from tests.simulation.faults import Fault
 from tests.simulation.invariants import ORDINARY
+from tests.simulation.quorums import KINDS, counts_of
 from tests.simulation.themes import Theme
 from tests.simulation.time import Stuck, simulate
 from tests.simulation.world import happened
@@ -182,6 +181,27 @@ def test_every_answer_is_given(histories):
     assert {each for each in ("denied", "canceled") if ends[each] < some(5)} == set()
 
 
+def test_some_approve_what_several_have_to(histories):
+    assert {kind for kind, _ in half_approved(histories)} == {*KINDS}
+
+
+@pytest.mark.nightly
+def test_what_some_have_approved_is_approved_by_all_or_not(histories):
+    assert half_approved(histories) == {
+        (kind, is_half) for kind in KINDS for is_half in (True, False)
+    }
+
+
+def half_approved(histories):
+    """Return what asked, and whether too few approved it in the end, where too few had at first."""
+    return {
+        (counted.kind, counted.ends_half)
+        for history in histories
+        for counted in counts_of(Evidence(history))
+        if counted.given
+    }
+
+
 def test_every_fate_of_an_output_is_met(histories):
     fates = Counter(
         type(placed.event)
@@ -190,8 +210,7 @@ def test_every_fate_of_an_output_is_met(histories):
         for placed in events
     )
     # An output is forgone so rarely that it has stories of its own, wherever a node stands still.
-    # What several people have to approve has stories of its own, too.
-    expected = {*get_args(OutputEvent)} - {OutputForgone, OutputApprovalGiven}
+    expected = {*get_args(OutputEvent)} - {OutputForgone}
     assert {kind for kind in expected if fates[kind] < some(3)} == set()
     alone = [event for event in canceled_outputs(histories) if event.by]
     assert len(alone) > some(5)
@@ -248,7 +267,7 @@ def editions(histories):
 def test_every_fate_of_a_step_is_met(histories):
     flows = all_flows(histories)
     fates = Counter(type(placed.event) for flow in flows for placed in flow.events)
-    expected = {*get_args(WorkflowEvent)} - {StepApprovalGiven}
+    expected = {*get_args(WorkflowEvent)}
     assert {kind for kind in expected if fates[kind] < 1} == set()
     assert {
         status for status in INSTANCE_ENDED if not any(_ended(flow, status) for flow in flows)
