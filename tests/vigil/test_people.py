@@ -14,8 +14,8 @@ from vigil.commands.rights import NEEDED
 
 PASSWORD = b"correct horse battery\n"
 READS = {
-    "demo", "up", "node", "project", "inbox", "costs", "uncompress", "sql", "check", "lab",
-    "doctor", "login", "logout", "whoami", "events why", "events would", "actors list",
+    "demo", "up", "node", "project", "inbox", "decisions", "costs", "uncompress", "sql", "check",
+    "lab", "doctor", "login", "logout", "whoami", "events why", "events would", "actors list",
     "actors show", "actors why", "actors history", "actors definition", "orders list",
     "episodes list", "episodes show", "episodes steps", "episodes result", "episodes prompt",
     "episodes log", "episodes tail", "episodes replay", "episodes diff", "findings list",

@@ -8,7 +8,7 @@ from vigil.errors import stacks_hint
 
 LISTS = (
     *(("episodes", "list"), ("findings", "list"), ("outputs", "list"), ("workflows", "list")),
-    *(("dead", "list"), ("inbox",)),
+    *(("dead", "list"), ("inbox",), ("decisions",)),
 )
 
 

@@ -66,6 +66,7 @@ ENTRIES: Final = {
     "inbox": Listed(
         "inbox", "List what waits for a person, with the command to type, oldest first."
     ),
+    "decisions": Listed("decisions", "List who has approved or denied what, the latest first."),
     "costs": Listed("stack.costs", "List what requests to models have cost, the dearest first."),
     "dead": Listed("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
     "retention": Listed("stack.retention", "How long things are kept, and holds.", is_group=True),

@@ -31,6 +31,7 @@ from projections.records import (
     AuditEntry,
     CostSummary,
     DeadLetterRecord,
+    DecisionSummary,
     EpisodeRecord,
     FindingCause,
     FindingRecord,
@@ -436,6 +437,26 @@ ORDERS: Final[Rows] = [
     made(
         OrderSummary, order_key="node.vm-2", change="node_mode_set", node="vm-2",
         mode="trigger_only", at=before(hours=3), person="ann", reason="it is slow",
+    ),
+]  # fmt: skip
+DECISIONS: Final[Rows] = [
+    made(
+        DecisionSummary, kind="episode", id="0199f2c1-7d3a-7c55-9a41-0d8f6f1f9e10",
+        actor_id="release_manager", expectation_id="release_is_approved", subject_id="2.7",
+        summary="put 2.7 into production on web-1, web-2 and web-3", decision="approved",
+        person="ann, bob.builder@example.com", reason="tests are green", at=before(minutes=20),
+        is_changed=True,
+    ),
+    made(
+        DecisionSummary, kind="output", id="mail:invoice-17", actor_id="billing",
+        expectation_id="invoices_are_paid", subject_id="ann", decision="approval_given",
+        person="cid", at=before(hours=3), is_changed=False,
+    ),
+    made(
+        DecisionSummary, kind="step", id="0199f2c1-7d3a-7c55-9a41-0d8f6f1f9e11", step_id="deploy",
+        actor_id="review", expectation_id="deploy", subject_id="o-2", summary="deploy to all",
+        decision="denied", person="ann", reason="not on a Friday", at=before(days=2),
+        is_changed=False,
     ),
 ]  # fmt: skip
 PEOPLE: Final[Rows] = [

@@ -16,6 +16,7 @@ from vigil.asking.stack import in_short
 from vigil.commands import (
     actors,
     dead,
+    decisions,
     definitions,
     events,
     findings,
@@ -107,6 +108,7 @@ SCREENS: Final[Mapping[str, Callable[[], None]]] = {
         rows.COUNTED, rows.WOULD_FIRE, "fire"
     ),
     "mode": lambda: mode.print_nodes(rows.NODES, rows.PAUSES, now=NOW),
+    "decisions": lambda: decisions.print_decisions(rows.DECISIONS, now=NOW),
     "orders list": lambda: mode.print_orders(rows.ORDERS, now=NOW),
     "retention show": lambda: retention.print_retention(rows.KEPT_STACK, now=NOW),
     "retention hold list": lambda: retention.print_holds(rows_of(rows.KEPT_STACK.holds), now=NOW),

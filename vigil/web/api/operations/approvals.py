@@ -132,6 +132,7 @@ OPERATIONS: Final[Sequence[AnyOperation]] = (
         asks=ListDecisions,
         gives=ListAnswer[DecisionSummary],
         call=lambda client, asked, _: listed(client.approvals.decided(**said(asked))),
+        commands=["decisions"],
     ),
     Operation(
         name="approvals.read",
