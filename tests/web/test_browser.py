@@ -262,3 +262,39 @@ async def test_all_that_match_run_again_once_their_number_was_seen(page, served)
 
     await page.wait_for_url(f"{served.address}/episodes")
     await expect(page.locator("tbody")).to_contain_text("prices / stock_is_known")
+
+
+async def test_a_list_is_saved_made_the_default_and_forgotten(page, served):
+    entry, status = (
+        page.get_by_role("link", name="Episodes", exact=True),
+        page.get_by_role("status"),
+    )
+    saved = page.get_by_role("navigation", name="Saved views")
+    await sign_in(page, served, "eve", to="/episodes?status=failed")
+    await page.get_by_text("Save this view").click()
+    await page.get_by_label("Name", exact=True).fill("What has failed")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(status).to_have_text("The view is saved.")
+    here = saved.get_by_role("link", name="What has failed")
+    await expect(here).to_have_attribute("aria-current", "true")
+
+    await page.get_by_text("Change saved views").click()
+    await page.get_by_role("button", name="Make it my default").click()
+    await expect(status).to_have_text("The navigation leads there now.")
+    await page.goto(served.address)
+    await entry.click()
+    await expect(page).to_have_url(f"{served.address}/episodes?status=failed")
+
+    await saved.get_by_role("link", name="All").click()
+    await expect(page).to_have_url(f"{served.address}/episodes")
+    await expect(here).not_to_have_attribute("aria-current", "true")
+    await here.click()
+    await page.get_by_text("Change saved views").click()
+    await page.get_by_role("button", name="Default no more").click()
+    await expect(status).to_have_text("The navigation leads to the whole list now.")
+    await expect(entry).to_have_attribute("href", "/episodes")
+
+    await page.get_by_text("Change saved views").click()
+    await page.get_by_role("button", name="Remove").click()
+    await expect(status).to_have_text("The view is removed.")
+    await expect(saved).to_have_count(0)

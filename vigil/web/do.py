@@ -21,6 +21,7 @@ from vigil.client.events import PublishReceipt
 from vigil.errors import VigilError, one_line, told
 from vigil.web.api.answer import carry_out, client_of, identity_of, require
 from vigil.web.api.operation import AnyOperation, ApiRequest
+from vigil.web.api.operations.people import SetDefaultView
 from vigil.web.api.problems import MISTAKE, ProblemRaised
 from vigil.web.api.table import OPERATIONS
 from vigil.web.forms import read_form
@@ -51,8 +52,8 @@ async def do(request: Request) -> Response:
     form = came_from(request)
     back = local_path(fields.pop(BACK, "") or form)
     try:
-        found = await _done(operation, fields, request)
-        says, back = in_words(operation, found), _led(back, found)
+        asked, found = await _done(operation, fields, request)
+        says, back = in_words(operation, asked, found), _led(back, found)
         await wait_shown(client_of(request))
     except ProblemRaised as refused:
         says, back = str(refused), form
@@ -65,12 +66,15 @@ async def do(request: Request) -> Response:
     return response
 
 
-async def _done(operation: AnyOperation, fields: Mapping[str, str], request: Request) -> object:
+async def _done(
+    operation: AnyOperation, fields: Mapping[str, str], request: Request
+) -> tuple[ApiRequest, object]:
+    """Return what a form asks for, and what came of it."""
     identity = identity_of(request)
     require(operation, identity)
     asked = asked_of_form(operation, fields)
     with told():
-        return await carry_out(operation, client_of(request), asked, identity)
+        return asked, await carry_out(operation, client_of(request), asked, identity)
 
 
 def _led(back: str, found: object) -> str:
@@ -114,11 +118,14 @@ def lists_of(operation: str) -> frozenset[str]:
     )
 
 
-def in_words(operation: AnyOperation, found: object) -> str:
+def in_words(operation: AnyOperation, asked: ApiRequest, found: object) -> str:
     """Return what came of an operation, in a line for people."""
     match found:
         case [*outcomes]:
-            return "; ".join(in_words(operation, each) for each in outcomes) or "Nothing was there."
+            return (
+                "; ".join(in_words(operation, asked, each) for each in outcomes)
+                or "Nothing was there."
+            )
         case CommandOutcome(refused=refused) if refused:
             return f"{found.name}: refused, {refused}"
         case CommandOutcome(done=done, obstacle=obstacle):
@@ -128,6 +135,8 @@ def in_words(operation: AnyOperation, found: object) -> str:
             done = "The event is published." if found.seq else "The event can be published."
             said = (done, found.unheard, found.of_engine)
             return " ".join(each for each in said if each)
+        case _ if isinstance(asked, SetDefaultView) and asked.name is None:
+            return "The navigation leads to the whole list now."
         case _:
             says = getattr(found, "says", "") or getattr(found, "used", "")
             return str(says) or DONE.get(operation.name, "Done.")
