@@ -149,6 +149,16 @@ async def test_a_page_of_others_orders_nothing(anonymous, carol):
     assert answer.status_code == 403
 
 
+async def test_a_page_that_there_is_not_is_told_beside_an_mcp_server_too(client):
+    app = console(client, mcp=asgi_app(client, url=ADDRESS, identify=client.people.identify))
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as sending:
+        page = await sending.get("/no/such/page", headers={"accept": "text/html"})
+
+    assert page.status_code == 404
+    assert "<h1>There is no such page</h1>" in page.text
+
+
 async def test_an_mcp_client_without_a_token_is_told_where_to_find_out(client):
     mcp = asgi_app(client, url=ADDRESS, identify=client.people.identify)
     app = console(client, mcp=mcp)

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.people.identity import Identity
@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # It needs the extra `oidc`.
     from vigil.web.oidc.provider import Provider
 
 API: Final = "/api/v1"
+
+MCP_PATHS: Final = ("/mcp", "/.well-known/")
 
 NO_PAGE: Final = 404
 
@@ -85,6 +87,16 @@ class ToldErrors:
         return self.answers.failed(request, "Something is broken", UNEXPECTED, status=500)
 
 
+class McpMount(Mount):
+    """The MCP server, at its own paths: whatever else there is not is told as the console does."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether a request is for the server."""
+        if not scope["path"].startswith(MCP_PATHS):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
 def _is_page(request: Request) -> bool:
     is_api = request.url.path.startswith(API)
     return not is_api and "text/html" in request.headers.get("accept", "")
@@ -120,7 +132,7 @@ def console(
         Mount(API, routes=api_routes(webhooks)),
         Route(f"{assets.FOLDER}/{{digest}}/{{name}}", _asset),
         *pages.routes(),
-        *([] if mcp is None else [Mount("/", mcp)]),
+        *([] if mcp is None else [McpMount("/", mcp)]),
     ]
 
     @asynccontextmanager
