@@ -64,8 +64,10 @@ def happen(command: Vigil) -> None:
 
 
 def addresses(command: Vigil) -> dict[str, str]:
-    """Return where the servers of the shop are, as a client takes it."""
+    """Return where the servers of a command are, and which stack, as a client takes it."""
+    stack = command.environ.get("VIGIL_STACK")
     return {
+        **({} if stack is None else {"stack": stack}),
         "nats_url": command.environ["VIGIL_NATS_URL"],
         "postgres_dsn": command.environ["VIGIL_POSTGRES_DSN"],
     }
@@ -111,8 +113,8 @@ def served(shop: Vigil) -> Iterator[Served]:
 
 @contextmanager
 def serving(command: Vigil) -> Iterator[Served]:
-    """Run a console of the shop, and give its people passwords."""
-    with SyncClient(**addresses(command), by="root") as client:
+    """Run a console of a stack, and give its people passwords."""
+    with SyncClient(**addresses(command), by="root", create_stack=True) as client:
         for name, role in (("ann", "admin"), ("bob", "approver"), ("eve", "viewer")):
             client.people.add(name, role=role, password=PASSWORD)
     with command.running("console", "--port", "0") as console:

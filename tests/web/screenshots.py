@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import UUID
 
-from playwright.async_api import async_playwright
+from playwright.async_api import Page, async_playwright
 
 from projections.embedded import EmbeddedPostgres
 from streams.embedded import EmbeddedNats
@@ -25,20 +28,98 @@ SHAPES = (
 )
 
 
+TIMEOUT_MS = 120_000
+"""Longest wait for a page, also of servers that come back."""
+
+NOTHING = ("/", "/inbox", "/episodes", "/findings", "/events", "/workflows", "/costs")
+"""What a stack in which nothing has happened is looked at by."""
+
+REFUSED: Mapping[str, str] = {
+    "no-such-page": "/no/such/page",
+    "no-such-episode": f"/episodes/{UUID(int=0)}",
+    "no-such-time": "/episodes?at=yesterday",
+    "no-such-order": "/bulk?do=explode",
+}
+"""Pages that there are not, and what stands in their place."""
+
+
+@asynccontextmanager
+async def shaped() -> AsyncIterator[Mapping[str, Page]]:
+    """Yield a page of each shape, by its name."""
+    async with async_playwright() as playwright, AsyncExitStack() as opened:
+        browser = await playwright.chromium.launch(
+            executable_path=chromium.found(), args=["--no-sandbox"]
+        )
+        opened.push_async_callback(browser.close)
+        found = {
+            shape: await opened.enter_async_context(
+                chromium.paged(browser, viewport=size, color_scheme=scheme)
+            )
+            for shape, size, scheme in SHAPES
+        }
+        for page in found.values():
+            page.set_default_timeout(TIMEOUT_MS)
+        yield found
+
+
 async def take(served: Served, folder: Path) -> None:
     """Take a picture of each screen in each shape."""
-    path, where = chromium.found(), addresses_of(served.command)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        for shape, size, scheme in SHAPES:
-            async with chromium.paged(browser, viewport=size, color_scheme=scheme) as page:
-                await sign_in(page, served)
-                for pattern, address in where.items():
-                    name = re.sub(r"[^a-z]+", "-", pattern).strip("-") or "overview"
-                    await page.goto(served.address + address)
-                    await page.wait_for_timeout(300)
-                    await page.screenshot(path=folder / f"{name}-{shape}.png", full_page=True)
-        await browser.close()
+    where = addresses_of(served.command)
+    async with shaped() as pages:
+        for shape, page in pages.items():
+            await sign_in(page, served)
+            for pattern, address in where.items():
+                await page.goto(served.address + address)
+                await shoot(page, folder, name_of(pattern), shape)
+
+
+async def take_troubles(
+    served: Served, folder: Path, nats: EmbeddedNats, postgres: EmbeddedPostgres
+) -> None:
+    """Take pictures of what there is nothing of, of what is refused, and of servers away."""
+    async with shaped() as pages:
+        for shape, page in pages.items():
+            await page.goto(f"{served.address}/login")
+            await shoot(page, folder, "signed-out", shape)
+            await page.get_by_label("Name").fill("ann")
+            await page.get_by_label("Password").fill("a wrong password")
+            await page.get_by_role("button", name="Sign in").click()
+            await shoot(page, folder, "wrong-password", shape)
+            await sign_in(page, served, "eve", to="/people")
+            await shoot(page, folder, "not-for-you", shape)
+            await page.context.clear_cookies()
+            await sign_in(page, served)
+            for address in NOTHING:
+                await page.goto(served.address + address)
+                await shoot(page, folder, f"nothing-{name_of(address)}", shape)
+            for name, address in REFUSED.items():
+                await page.goto(served.address + address)
+                await shoot(page, folder, name, shape)
+            await page.goto(f"{served.address}/publish")
+            await page.get_by_label("Name", exact=True).fill("disk..measured")
+            await page.get_by_label("Payload").fill('{"host": ')
+            await page.get_by_role("button", name="Publish").click()
+            await shoot(page, folder, "refused-form", shape)
+        for name, server in (("postgres-away", postgres), ("nats-away", nats)):
+            for page in pages.values():
+                await page.goto(f"{served.address}/episodes")
+            server.stop()
+            for shape, page in pages.items():
+                await shoot(page, folder, f"{name}-while-looking", shape, wait_ms=5_000)
+                await page.goto(f"{served.address}/findings")
+                await shoot(page, folder, name, shape)
+            server.restart()
+
+
+def name_of(pattern: str) -> str:
+    """Return the address of a screen as a file's name has it."""
+    return re.sub(r"[^a-z]+", "-", pattern).strip("-") or "overview"
+
+
+async def shoot(page: Page, folder: Path, name: str, shape: str, *, wait_ms: int = 300) -> None:
+    """Take a picture of a page once it is drawn."""
+    await page.wait_for_timeout(wait_ms)
+    await page.screenshot(path=folder / f"{name}-{shape}.png", full_page=True)
 
 
 def main(folder: Path) -> None:
@@ -51,11 +132,15 @@ def main(folder: Path) -> None:
         EmbeddedNats(Path(at) / "nats") as nats,
         EmbeddedPostgres(Path(at) / "postgres") as postgres,
     ):
-        command = Vigil(Path(at), VIGIL_NATS_URL=nats.url, VIGIL_POSTGRES_DSN=postgres.dsn)
+        servers = {"VIGIL_NATS_URL": nats.url, "VIGIL_POSTGRES_DSN": postgres.dsn}
+        command = Vigil(Path(at), **servers)
         with command.running("node", "--app", "tests.web.world:app", "--node-name", "shop-1"):
             happen(command)
             with serving(command) as served:
                 asyncio.run(take(served, folder))
+        empty = Vigil(Path(at), **servers, VIGIL_STACK="empty")
+        with empty.running("project"), serving(empty) as served:
+            asyncio.run(take_troubles(served, folder, nats, postgres))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
 
-from htpy import Node, a, p
+from htpy import Node, a, div, p
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -18,6 +18,7 @@ from vigil.errors import Mistake, NotFound, ServerAway, VigilError
 from vigil.web import assets, past
 from vigil.web.drawing import layout
 from vigil.web.drawing.layout import PageFrame
+from vigil.web.drawing.parts import sentence
 from vigil.web.policy import came_from, content_policy
 from vigil.web.positions import NOWHERE, RowsPosition
 from vigil.web.said import SAID, unquoted
@@ -94,11 +95,13 @@ class Answers:
 
     def failed(self, request: Request, heading: str, says: str, *, status: int) -> Response:
         """Return a page that says what is wrong."""
-        parts: dict[str, Node] = {"why": p[says], "back": p[a(href="/")["Overview"]]}
         retry_s = RETRY_S if status == AWAY and request.method == "GET" else 0
-        if retry_s:
-            parts["again"] = p(".muted")[f"This page looks again every {retry_s} seconds."]
-        drawn = Drawn(title=heading, parts=parts)
+        why = div(".card.why")[
+            p[sentence(says)],
+            bool(retry_s) and p(".muted")[f"This page looks again every {retry_s} seconds."],
+            a(".btn", href="/")["To the overview"],
+        ]
+        drawn = Drawn(title=heading, parts={"why": why})
         return self.page(self.frame(request, retry_s=retry_s), drawn, status=status)
 
     def refused(self, request: Request, error: VigilError) -> Response:

@@ -81,7 +81,7 @@ class Pages:
             there = address(request.url.path, **dict(request.query_params))
             return RedirectResponse(address("/login", to=there), status_code=303)
         if not identity.role.includes(screen.role):  # guard: screen-for-its-role
-            says = f"this page is for the role {screen.role}; you are {identity.role}"
+            says = f"this page is for the role {screen.role}, and your role is {identity.role}"
             return self.answers.failed(request, "Not for you", says, status=403)
         try:
             asked = await self._asked(screen, request, identity)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from htpy import Node, a, button, form, label, p, small
+from htpy import Node, a, button, code, form, label, p, small
 from htpy import input as entry
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -31,6 +31,8 @@ HOST_SESSION: Final = "__Host-vigil_session"
 """The same where the console is found by HTTPS: browsers send it to this host alone."""
 
 BEARER: Final = "bearer "
+
+FIRST_ADMIN: Final = "vigil users add NAME --role admin"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class SignIn:
     async def _asked(self, request: Request) -> Response:
         return self._form(request, to=local_path(request.query_params.get("to", "/")))
 
-    def _form(self, request: Request, *, to: str, why: str = "", status: int = 200) -> Response:
+    def _form(
+        self, request: Request, *, to: str, name: str = "", why: str = "", status: int = 200
+    ) -> Response:
         elsewhere: Node = None
         if self.oidc:
             elsewhere = a(".btn", href=address("/login/oidc", to=to))[self.oidc]
@@ -86,7 +90,10 @@ class SignIn:
             request,
             "Sign in",
             form(".form", method="post", action="/login")[
-                label["Name", entry(name="name", autocomplete="username", required=True)],
+                label[
+                    "Name",
+                    entry(name="name", value=name or None, autocomplete="username", required=True),
+                ],
                 label[
                     "Password",
                     entry(
@@ -100,22 +107,22 @@ class SignIn:
                 button(".primary", type="submit")["Sign in"],
             ],
             elsewhere,
-            p(".muted")[small["The first admin is made by ", "vigil users add NAME --role admin."]],
+            p(".muted")[small["The first admin is made by ", code[FIRST_ADMIN], "."]],
             says=why,
             status=status,
         )
 
     async def _given(self, request: Request) -> Response:
         said = await read_form(request)
-        to = local_path(said.get("to", "/"))
+        to, name = local_path(said.get("to", "/")), said.get("name", "")
         try:
             signed = await self.sessions.client.people.sign_in(
-                said.get("name", ""), said.get("password", ""), **origin_of(request)
+                name, said.get("password", ""), **origin_of(request)
             )
         except NotSignedIn as error:
-            return self._form(request, to=to, why=str(error), status=401)
+            return self._form(request, to=to, name=name, why=str(error), status=401)
         except VigilError as error:
-            return self._form(request, to=to, why=str(error), status=503)
+            return self._form(request, to=to, name=name, why=str(error), status=503)
         return begun(self.sessions, signed, to)
 
     async def _link(self, request: Request) -> Response:

@@ -34,6 +34,7 @@ from htpy import input as entry
 from engine.people.identity import Identity, Role
 from streams.model.people import SavedView
 from vigil.web.drawing.icons import mark
+from vigil.web.drawing.parts import sentence, with_commands
 from vigil.web.drawing.views import default_addresses, views_bar
 from vigil.web.past import banner, slider
 from vigil.web.positions import RowsPosition
@@ -143,7 +144,9 @@ def page(frame: PageFrame, drawn: Drawn) -> Element:
             )[
                 p("#away.note", role="status", hidden=True),
                 banner(frame.asked, has_past=frame.has_past) if frame.asked else None,
-                p("#say", class_={"said": bool(frame.said)}, role="status")[frame.said],
+                p("#say", class_={"said": bool(frame.said)}, role="status")[
+                    with_commands(frame.said)
+                ],
                 arranged(parts, drawn.side, _views(frame)),
             ],
         ],
@@ -210,6 +213,9 @@ def _bar(frame: PageFrame, drawn: Drawn) -> Element:
 
 
 def _who(identity: Identity) -> Node:
+    """Return who looks, and a way out; nobody is known while the server that knows is away."""
+    if not identity.name:
+        return None
     return fragment[
         span(".who", title=f"You are {identity.name}, {identity.role.value}")[identity.name],
         _press("sign_out", "Sign out"),
@@ -236,7 +242,9 @@ def bare(frame: PageFrame, heading: str, *inside: Node) -> Element:
             main(id="main", tabindex="-1")[
                 div(".brand")[mark(), span["Vigil"]],
                 h1[heading],
-                p("#say", class_={"said": bool(frame.said)}, role="status")[frame.said],
+                p("#say", class_={"said": bool(frame.said)}, role="status")[
+                    frame.said and sentence(frame.said)
+                ],
                 inside,
             ]
         ],

@@ -51,7 +51,7 @@ from htpy import input as entry
 from engine.people.identity import Role
 from vigil.printing.columns import age, took
 from vigil.web.drawing.icons import icon
-from vigil.web.screen import AT, PageRequest
+from vigil.web.screen import AT, PAGING, PageRequest
 
 TEXT_CHARS_MAX: Final = 20_000
 """Most of a value that a page shows; what is longer is cut, and says so."""
@@ -251,6 +251,25 @@ def titled(href: str, title: Node, below: Node = None) -> Node:
 def nothing(says: str, hint: Node = None) -> Element:
     """Return what stands where there is nothing to list, and what to do about it."""
     return div(".empty")[p[says], hint and p(".muted")[hint]]
+
+
+def none_of(asked: PageRequest, what: str) -> str:
+    """Return why a list has nothing: there is none at all, or none that fits its filters."""
+    is_narrowed = any(name not in PAGING and name != AT for name in asked.filters)
+    if is_narrowed:
+        return f"No {what} fits these filters."
+    return f"No {what} yet." if asked.at is None else f"There was no {what} then."
+
+
+def sentence(says: str) -> Node:
+    """Return a message as a sentence."""
+    whole = says[:1].upper() + says[1:]
+    return with_commands(whole if whole.endswith((".", "!", "?")) else f"{whole}.")
+
+
+def with_commands(text: str) -> Node:
+    """Return a text in which commands to type stand between backticks."""
+    return [code[part] if at % 2 else part for at, part in enumerate(text.split("`"))]
 
 
 def value(of: object) -> Node:

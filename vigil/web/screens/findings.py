@@ -32,6 +32,7 @@ from vigil.web.drawing.parts import (
     may_order,
     money,
     narrowing,
+    none_of,
     nothing,
     pager,
     pill,
@@ -43,7 +44,7 @@ from vigil.web.drawing.parts import (
     when,
     why_field,
 )
-from vigil.web.screen import PAGE_ROWS, Drawn, PageRequest, Screen
+from vigil.web.screen import AT, PAGE_ROWS, Drawn, PageRequest, Screen
 from vigil.web.screens.stack.decisions import behind
 
 FILTERS: Final = ("status", "severity", "actor", "after")
@@ -149,9 +150,11 @@ def list_of(asked: PageRequest, page: Page[FindingSummary]) -> Element:
     """Return a page of findings."""
     if not page.items:
         hint: Node = "Episodes raise findings: an actor returns raise_finding(…)."
-        if asked.filters:
+        says = "No finding is active." if asked.at is None else "No finding was active then."
+        if asked.filters.keys() - {AT}:
             hint = a(href=asked.path)["Show all that are active"]
-        return card("None", nothing(page.why_none or "No finding fits these filters.", hint))
+            says = none_of(asked, "finding")
+        return card("None", nothing(page.why_none or says, hint))
     return card(
         "Worst first",
         rows_of(

@@ -27,6 +27,7 @@ from vigil.web.drawing.parts import (
     many,
     may_order,
     narrowing,
+    none_of,
     nothing,
     pager,
     pill,
@@ -97,7 +98,7 @@ def list_of(asked: PageRequest, page: Page[OutputSummary]) -> Element:
     """Return a page of outputs."""
     if not page.items:
         hint = "Episodes propose outputs with propose_output(…), and Vigil delivers them."
-        return card("None", nothing(page.why_none or "No output fits these filters.", hint))
+        return card("None", nothing(page.why_none or none_of(asked, "output"), hint))
     return card(
         "Latest first",
         rows_of(

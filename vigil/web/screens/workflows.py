@@ -19,6 +19,7 @@ from vigil.web.drawing.parts import (
     field,
     money,
     narrowing,
+    none_of,
     nothing,
     pager,
     pill,
@@ -77,7 +78,7 @@ def list_of(asked: PageRequest, page: Page[WorkflowSummary]) -> Element:
     """Return a page of instances."""
     if not page.items:
         hint = "An event, a schedule or a person starts an instance of a workflow."
-        return card("None", nothing(page.why_none or "No instance fits these filters.", hint))
+        return card("None", nothing(page.why_none or none_of(asked, "instance"), hint))
     return card(
         "Latest first",
         rows_of(

@@ -22,6 +22,7 @@ from vigil.web.drawing.parts import (
     many,
     money,
     narrowing,
+    none_of,
     nothing,
     pager,
     pill,
@@ -175,7 +176,7 @@ def listed(
 ) -> Element:
     """Return a page of episodes."""
     if not page.items:
-        says = page.why_none or "No episode fits these filters."
+        says = page.why_none or none_of(asked, "episode")
         return card("None", nothing(says, "An event, a schedule or a person starts episodes."))
     return card(
         "Latest first" if asked.at is None else "Latest opened first",
