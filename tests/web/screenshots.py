@@ -109,6 +109,8 @@ async def take_troubles(
                 await page.goto(f"{served.address}/findings")
                 await shoot(page, folder, name, shape)
             server.restart()
+        for page in pages.values():  # It looks again by itself, and is not to while it is closed.
+            await page.goto("about:blank")
 
 
 def name_of(pattern: str) -> str:

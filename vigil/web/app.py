@@ -77,8 +77,13 @@ class ToldErrors:
         if not _is_page(request):
             headers = error.headers
             return PlainTextResponse(error.detail, status_code=error.status_code, headers=headers)
-        heading = "There is no such page" if error.status_code == NO_PAGE else "That cannot be"
-        return self.answers.failed(request, heading, error.detail, status=error.status_code)
+        heading, says = "That cannot be", error.detail
+        if error.status_code == NO_PAGE:
+            heading, says = (
+                "There is no such page",
+                f"nothing of the console is at {request.url.path}",
+            )
+        return self.answers.failed(request, heading, says, status=error.status_code)
 
     async def unexpected(self, request: Request, error: Exception) -> Response:
         """Answer an error that nobody expected, without a word of it: the log has that."""
