@@ -27,6 +27,10 @@ MB: Final = 1_000_000
 GROWN: Final = ("journal", "state", "events", "dead", "blobs")
 """Words in the names of the streams that grow with what happens."""
 
+_OF_NO_RUN: Final = "See that a node runs; or do it now: `vigil retention run`."
+_OF_FAILURE: Final = "Do what it says; the next run does what is left."
+_OF_FULL: Final = "Raise its limit, or keep less: `[retention]` of vigil.toml."
+
 
 class TableSizes(msgspec.Struct, frozen=True, kw_only=True):
     """How large the tables of a database are, of all stacks that it has."""
@@ -67,10 +71,6 @@ def of_retention(
     return GrowthVerdict(status="ok", says=says)
 
 
-_OF_NO_RUN: Final = "See that a node runs; or do it now: `vigil retention run`."
-_OF_FAILURE: Final = "Do what it says; the next run does what is left."
-
-
 def of_stream_growth(report: StreamReport) -> GrowthVerdict | None:
     """Return how fast a stream grows, by what it has; None: it does not, or has nothing."""
     if not report.stored_bytes or not any(word in report.name for word in GROWN):
@@ -88,9 +88,6 @@ def of_stream_growth(report: StreamReport) -> GrowthVerdict | None:
     if left < DAYS_LEFT_PROBLEM:  # guard: full-stream-told
         return GrowthVerdict(status="problem", says=says, remedy=_OF_FULL)
     return GrowthVerdict(status="note" if left < DAYS_LEFT_NOTE else "ok", says=says)
-
-
-_OF_FULL: Final = "Raise its limit, or keep less: `[retention]` of vigil.toml."
 
 
 def of_tables(sizes: TableSizes) -> GrowthVerdict:

@@ -38,6 +38,9 @@ CELLS: Final = (
     Cell("When", is_number=True),
 )
 
+DECIDED: Final = {"approved": "done", "denied": "rejected", "approval_given": "waits"}
+"""Decision → the state that it looks like."""
+
 
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read a page of decisions, and draw it."""
@@ -111,10 +114,6 @@ def _row(decision: DecisionSummary, asked: PageRequest) -> tuple[Node, ...]:
         fragment[episode_link(decision.episode_id)] if decision.episode_id else short(decision.id),
         when(decision.at, asked.now),
     )
-
-
-DECIDED: Final = {"approved": "done", "denied": "rejected", "approval_given": "waits"}
-"""Decision → the state that it looks like."""
 
 
 def _said(words: Iterable[str | None]) -> str:
