@@ -30,10 +30,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.filling import fill
 from bench.program import ROOT
+from engine.orders.store import give_order
+from streams.clock import SystemClock
 from streams.embedded import EmbeddedNats
 from streams.jetstream import connect
 from streams.keys import published_key
-from streams.model.events import StepAnnounced
+from streams.model.events import RetentionDeclared, StepAnnounced
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit
 from streams.subjects import Stack
@@ -51,7 +53,6 @@ STACK: Final = Stack("bench")
 SETTINGS: Final = """\
 [archive]
 store = "archive"
-hot_days = 0
 waits_for_rows = false
 """
 
@@ -104,6 +105,8 @@ async def measure(place: Path, episodes: int) -> Mapping[str, object]:
         async with connect(server.url, stack=STACK) as ports:
             await fill(server.url, STACK, episodes=episodes)
             await ports.gates.put(published_key("journal"), str(2**60).encode())
+            kept = RetentionDeclared(kept_s={"journal": 0}, by="bench")
+            await give_order(ports, kept, clock=SystemClock())
             publisher = Publisher(ports)
             async with publisher.beside():
                 await asyncio.sleep(BASELINE_S)

@@ -11853,8 +11853,8 @@ TABLE: Final[Sequence[Mutant]] = (
         ARCHIVE_COMMANDS,
     ),
     Mutant(
-        "short-hot-window-told",
-        "archive: a hot window that is shorter than events last is noted",
+        "unused-archive-told",
+        "archive: one that nothing goes to is noted",
         never,
         ARCHIVE_COMMANDS,
     ),

@@ -14,9 +14,12 @@ from msgspec.structs import replace
 
 from engine.archive.floor import Bound, FloorHold
 from engine.archive.run import ArchiveReport, PartReport
+from engine.orders.store import give_order
+from engine.retention.rules import KeptTimes
 from streams.clock import SystemClock
 from streams.jetstream import connect
 from streams.keys import published_key
+from streams.model.events import RetentionDeclared
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit
 from streams.subjects import Stack
@@ -25,15 +28,22 @@ from tests.vigil.program import Vigil
 from vigil.archiving.settings import ArchiveSpec
 from vigil.asking.repairs.diagnosis import look_at_archive
 
-NOW = SystemClock().now()
+CLOCK = SystemClock()
+NOW = CLOCK.now()
 
 ROUNDS = 4
 """Of work and archiving: longer than two looks of a node at its streams."""
 EPISODES = [str(UUID(int=number)) for number in range(1, 5)]
 
 
+async def hurried(ports: Ports) -> None:
+    """Have whatever has ended leave the journal at once, which no settings may ask for."""
+    await give_order(ports, RetentionDeclared(kept_s={"journal": 0}, by="a test"), clock=CLOCK)
+
+
 async def lived(ports: Ports) -> None:
     """Have four episodes begin and end, and one begin."""
+    await hurried(ports)
     for name in EPISODES:
         version = START
         opened = replace(given.OPENED, episode_id=name)
@@ -55,7 +65,7 @@ def on_log(vigil: Vigil, work) -> None:
 
 
 def named(folder: Path, store: str = "archive", **more: object) -> None:
-    lines = [f'store = "{store}"', "hot_days = 0", "waits_for_rows = false"]
+    lines = [f'store = "{store}"', "waits_for_rows = false"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in more.items()]
     (folder / "vigil.toml").write_text("[archive]\n" + "\n".join(lines) + "\n")
 
@@ -157,13 +167,16 @@ def test_doctor_tells_of_the_last_run(archived: Vigil):
         ("", "no archive is named"),
         ('[archive]\nstore = "s3:///x"', "name a bucket"),
         ('[archive]\nstore = "a"\nhots = 1', "hots"),
-        ('[archive]\nstore = "a"\nhot_days = -1', "hot_days"),
+        ('[archive]\nstore = "a"\nwaits_for_rows = 3', "waits_for_rows"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(vigil: Vigil, tmp_path: Path, table, says):
     (tmp_path / "vigil.toml").write_text(table)
     done = vigil.run("archive", "list")
     assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
+KEPT = KeptTimes({"journal": 14 * 86_400})
 
 
 def report(days_ago: float = 0, **more) -> ArchiveReport:
@@ -175,19 +188,27 @@ def report(days_ago: float = 0, **more) -> ArchiveReport:
 
 def test_an_archive_that_was_not_run_for_long_is_noted():
     spec = ArchiveSpec(store="a")
-    assert look_at_archive(None, None, now=NOW) == []
-    assert [each.status for each in look_at_archive(spec, None, now=NOW)] == ["note"]
-    assert [each.status for each in look_at_archive(spec, report(), now=NOW)] == ["ok", "ok"]
-    old = look_at_archive(spec, report(days_ago=8), now=NOW)
+    assert look_at_archive(None, None, KEPT, now=NOW) == []
+    assert [each.status for each in look_at_archive(spec, None, KEPT, now=NOW)] == ["note"]
+    assert [each.status for each in look_at_archive(spec, report(), KEPT, now=NOW)] == ["ok", "ok"]
+    old = look_at_archive(spec, report(days_ago=8), KEPT, now=NOW)
     assert [each.status for each in old] == ["note", "ok"]
     assert "held by open: episode.e1, since" in old[1].says
 
 
-def test_a_hot_window_that_is_shorter_than_events_last_is_noted():
-    spec = ArchiveSpec(store="a", hot_days=3)
-    first, second, _ = look_at_archive(spec, report(), now=NOW)
-    assert (first.status, second.status) == ("ok", "note")
-    assert "3 days" in second.says
+def test_an_archive_that_nothing_goes_to_is_noted():
+    (told,) = look_at_archive(ArchiveSpec(store="a"), None, KeptTimes(), now=NOW)
+    assert told.status == "note"
+    assert "kept for ever" in told.says
+
+
+def test_nothing_is_archived_while_nobody_says_how_long_the_journal_is_kept(
+    standing: Vigil, tmp_path: Path
+):
+    named(tmp_path)
+    on_log(standing, lambda _: asyncio.sleep(0))
+    done = standing.run("archive", "run")
+    assert (done.returncode, "kept for ever" in done.stderr) == (2, True)
 
 
 def ended(vigil: Vigil, count: int) -> list[str]:
@@ -203,7 +224,8 @@ def test_a_node_goes_on_while_its_journal_is_archived(
 ):
     """It watches whether the journal has lost its past, every 3 seconds."""
     write_app()
-    (tmp_path / "vigil.toml").write_text('[archive]\nstore = "archive"\nhot_days = 0\n')
+    (tmp_path / "vigil.toml").write_text('[archive]\nstore = "archive"\n')
+    on_log(standing, hurried)
     ids: list[str] = []
     with standing.running("node", "--app", "watch:app") as node:
         node.wait_said("node up")

@@ -1,8 +1,9 @@
-"""The table `[archive]` of `vigil.toml`: where the journal is archived to, and when.
+"""The table `[archive]` of `vigil.toml`: where the journal is archived to.
 
 [archive]
 store = "/var/lib/vigil/archive"
-hot_days = 14
+
+How long the journal keeps what has ended is said with all other times: `journal` of `[retention]`.
 """
 
 from __future__ import annotations
@@ -35,19 +36,12 @@ class ArchiveSpec(Strict):
 
     store: str = Field(min_length=1, max_length=1_000)
     """A folder, `s3://bucket/prefix`, or `nats`."""
-    hot_days: float = Field(default=14.0, ge=0, le=36_500)
-    """How long the journal keeps what has ended, in days."""
     endpoint: str = Field(default="", max_length=1_000)
     """The URL of a store that speaks S3 and is not AWS's."""
     region: str = Field(default="", max_length=100)
     """Of S3; empty: what AWS_REGION says."""
     waits_for_rows: bool = True
     """Whether nothing is purged that the tables do not have. False: the stack has no tables."""
-
-    @property
-    def hot_s(self) -> float:
-        """The same in seconds."""
-        return self.hot_days * 86_400
 
 
 def archive_in(folder: Path | None = None) -> ArchiveSpec | None:

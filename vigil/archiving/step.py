@@ -44,8 +44,8 @@ class ArchiveJournal:
 
     async def run(self, run: RetentionRun) -> StepReport:
         """See `RetentionStep.run`."""
-        kept_s = run.state.times.of(RetentionField.JOURNAL)
-        if kept_s is None:
+        plan = plan_of(run.state, is_dry=run.is_dry)
+        if plan is None:
             return StepReport(step=self.name, says="kept for ever")
         if self.spec is None:
             problem = "no archive is named: write [archive] into vigil.toml of every node"
@@ -55,7 +55,6 @@ class ArchiveJournal:
         if last is not None and (run.now - last.at).total_seconds() < EVERY_S and not run.is_dry:
             return StepReport(step=self.name, says=f"archived {last.at:%F %H:%M} UTC")
         run.check()
-        plan = plan_of(run.state, self.spec, is_dry=run.is_dry)
         try:
             async with opened_store(self.config, self.spec, self.link) as store:
                 report = await archive_once(
@@ -86,14 +85,13 @@ class ArchiveJournal:
         )
 
 
-def plan_of(state: RetentionState, spec: ArchiveSpec, *, is_dry: bool = False) -> ArchivePlan:
-    """Return what is archived by what the log says of retention, and by the settings.
-
-    How long the journal is kept is what `[retention]` says, or else `hot_days`.
-    """
+def plan_of(state: RetentionState, *, is_dry: bool = False) -> ArchivePlan | None:
+    """Return what is archived by what the log says of retention; None: all stays for ever."""
     kept_s = state.times.of(RetentionField.JOURNAL)
+    if kept_s is None:
+        return None
     return ArchivePlan(
-        hot_s=spec.hot_s if kept_s is None else float(kept_s),
+        hot_s=float(kept_s),
         is_dry=is_dry,
         holds=[(Kind.EPISODE, each) for each in state.holds.of(HoldKind.EPISODE)],
     )

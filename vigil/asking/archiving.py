@@ -23,7 +23,7 @@ from streams.ports.states import RawMessage
 from vigil.archiving.settings import ArchiveSpec, opened_store
 from vigil.archiving.step import plan_of
 from vigil.asking.connect import link_settings, pooled
-from vigil.errors import NotFound
+from vigil.errors import Mistake, NotFound
 from vigil.settings import Config
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from streams.ports.all import Ports
 
 DAY_S: Final = 86_400
+
+SAY_HOW_LONG: Final = (
+    'write `journal = "14d"` into [retention] of vigil.toml, and start a node with it'
+)
 
 _CLOCK: Final = SystemClock()
 
@@ -69,10 +73,16 @@ async def positions_of_rows(config: Config, spec: ArchiveSpec | None) -> Mapping
 async def run_archive(
     ports: Ports, config: Config, spec: ArchiveSpec, *, purges: bool, is_dry: bool, tell: Tell
 ) -> ArchiveReport | None:
-    """Archive and purge once, as the log says of retention; the rest is as for `archive_once`."""
+    """Archive and purge once, as the log says of retention; the rest is as for `archive_once`.
+
+    Raises:
+        Mistake: nobody has said how long the journal is kept.
+    """
+    plan = plan_of(await read_state(ports, clock=_CLOCK), is_dry=is_dry)
+    if plan is None:
+        raise Mistake("the journal of this stack is kept for ever", remedy=SAY_HOW_LONG)
+    plan = structs.replace(plan, purges=purges)
     rows = await positions_of_rows(config, spec)
-    state = await read_state(ports, clock=_CLOCK)
-    plan = structs.replace(plan_of(state, spec, is_dry=is_dry), purges=purges)
     async with opened_store(config, spec, link_settings(config)) as store:
         archive = Archive(store, ports.stack)
         return await archive_once(

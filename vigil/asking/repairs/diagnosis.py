@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from engine.app.checks import EVENTS_S
 from engine.archive.run import ArchiveReport, last_report
 from engine.cluster.differences import REMEDY as DIFFERENCE_REMEDY
 from engine.cluster.differences import differences
@@ -17,7 +16,7 @@ from engine.cluster.nodes import NodeInfo
 from engine.orders.store import find_drifts
 from engine.reactor.position import published
 from engine.reactor.reactor import followed
-from engine.retention.rules import cuts_at
+from engine.retention.rules import KeptTimes, cuts_at
 from engine.retention.store import read_state
 from engine.retention.worker import last_run
 from projections.errors import ProjectionError
@@ -35,10 +34,12 @@ from streams.jetstream.setup.cluster import version_in
 from streams.layout import Stream
 from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.model.modes import NodeMode
+from streams.model.retention import RetentionField
 from streams.ports.all import Ports
 from streams.subjects import Stack
 from vigil.archiving.settings import ArchiveSpec, archive_in
 from vigil.asking import instances
+from vigil.asking.archiving import SAY_HOW_LONG
 from vigil.asking.connect import connected, link_settings, pooled
 from vigil.asking.repairs import growth, losses
 from vigil.asking.rows import applied_migrations
@@ -76,7 +77,6 @@ _START: Final = "Start every server, and wait until they have caught up."
 _UNCOMPRESS: Final = "Stop every node and run `vigil uncompress` once."
 _SYNC: Final = "it must be `always` in their configuration"
 _OF_ARCHIVE: Final = "See that `vigil archive run` runs daily."
-_OF_HOT: Final = "An event is kept for 7 days, and opens its episode again if the journal forgets."
 _OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
 
 _OF_NO_COMMITS: Final = frozenset({"claims", "refusals"})
@@ -110,7 +110,12 @@ async def examine(config: Config) -> list[DoctorCheck]:
         seen = await read_stack(ports)
         of_orders = await look_at_orders(ports)
         of_reactors = [await look_at_reactor(ports, *place) for place in followed(ports.stack)]
-        of_archive = look_at_archive(archive_in(), await last_report(ports), now=_CLOCK.now())
+        of_archive = look_at_archive(
+            archive_in(),
+            await last_report(ports),
+            (await read_state(ports, clock=_CLOCK)).times,
+            now=_CLOCK.now(),
+        )
     holding = [each for each in seen.definitions if each.holds]
     of_definitions = look_at_definitions(seen.nodes, holding)
     of_rows = await _look_at_rows(config, await _heads(config))
@@ -273,11 +278,14 @@ async def look_at_reactor(ports: Ports, stream: Stream, partition: int) -> Docto
 
 
 def look_at_archive(
-    spec: ArchiveSpec | None, report: ArchiveReport | None, *, now: datetime
+    spec: ArchiveSpec | None, report: ArchiveReport | None, times: KeptTimes, *, now: datetime
 ) -> list[DoctorCheck]:
     """Return what was archived last, where each journal begins, and what keeps it from more."""
     if spec is None and report is None:
         return []
+    if times.of(RetentionField.JOURNAL) is None:  # guard: unused-archive-told
+        says = "nothing is archived: the journal is kept for ever, as nobody says otherwise"
+        return [DoctorCheck("archive", "note", says, f"To change that, {SAY_HOW_LONG}.")]
     if report is None:
         return [DoctorCheck("archive", "note", "it was never run", "Run `vigil archive run`.")]
     age_s = (now - report.at).total_seconds()
@@ -286,9 +294,6 @@ def look_at_archive(
     checks = [
         DoctorCheck("archive", "note" if is_old else "ok", said, _OF_ARCHIVE if is_old else "")
     ]
-    if spec is not None and spec.hot_s < EVENTS_S:  # guard: short-hot-window-told
-        says = f"the journal keeps what ended for {spec.hot_days:g} days only"
-        checks.append(DoctorCheck("archive", "note", says, _OF_HOT))
     for part in report.parts:
         floor = part.floor
         since = f", since {floor.since:%Y-%m-%d}" if floor.since is not None else ""
