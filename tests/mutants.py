@@ -11781,6 +11781,18 @@ TABLE: Final[Sequence[Mutant]] = (
         ARCHIVE_RUNS,
     ),
     Mutant(
+        "held-stays-in-journal",
+        "archive: what people hold stays in the journal",
+        never,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "held-elsewhere-stays",
+        "archive: what came of something held stays in other partitions",
+        dropped,
+        ARCHIVE_RUNS,
+    ),
+    Mutant(
         "archive-retried-output-stays",
         "archive: an output that was retried since stays in the journal",
         never,

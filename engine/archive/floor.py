@@ -15,6 +15,7 @@ import msgspec
 
 from engine.archive.lives import OpenLife
 from streams.clock import SKEW_S
+from streams.ports.log import Recorded
 
 SKEW: Final = timedelta(seconds=SKEW_S)
 
@@ -25,7 +26,8 @@ class FloorHold(StrEnum):
     OPEN = "open"
     """An episode, output or instance is open since then."""
     ELSEWHERE = "open_elsewhere"
-    """One is in another partition, and may ask for what happened here since."""
+    """One is in another partition, and may ask for what happened here since; or one is held there,
+    and what came of it may be here."""
     LEGAL = "hold"
     """A person wants it kept."""
     AGE = "age"
@@ -56,7 +58,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
             case FloorHold.OPEN:
                 return f"open: {about}"
             case FloorHold.ELSEWHERE:
-                return "open in another partition"
+                return "open or held in another partition"
             case FloorHold.LEGAL:
                 return f"kept by a person: {about}"
             case FloorHold.ROWS:
@@ -89,7 +91,13 @@ def bound_of_position(position: int, hold: FloorHold) -> Bound:
     return Bound(seq=position + 1, hold=hold)
 
 
-def oldest_time(lives: Iterable[Mapping[str, OpenLife]]) -> datetime | None:
-    """Return since when anything is open in any partition, by the earliest of clocks; or None."""
+def oldest_time(
+    lives: Iterable[Mapping[str, OpenLife]], held: Iterable[Recorded]
+) -> datetime | None:
+    """Return since when anything is open or held in any partition, by the earliest of clocks.
+
+    None: nothing is.
+    """
     times = [life.at for each in lives for life in each.values() if not life.is_ended]
+    times += [each.commit.at for each in held]  # guard: held-elsewhere-stays
     return min(times) - SKEW if times else None

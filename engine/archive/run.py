@@ -26,18 +26,21 @@ from engine.archive.floor import (
     floor_of,
     oldest_time,
 )
+from engine.archive.held import first_held
 from engine.archive.lives import Lives, decode_lives, encode_lives, note, still_there
 from engine.archive.purge import PurgeReport, purge
 from engine.reactor.position import Position
+from engine.retention.rules import RetentionHolds
 from engine.runtime.leases import lease_of
 from streams.archive.archive import Archive, first_with, identity
 from streams.archive.segment import Manifest, SegmentBuilder, SegmentLimits
 from streams.clock import Clock
 from streams.errors import DamagedSegment, LeaseLost, OtherArchive, Unavailable
 from streams.keys import ARCHIVE_CLAIM, ARCHIVED
-from streams.layout import Kind, Stream
+from streams.layout import Stream
 from streams.model.losses import StreamState
 from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from streams.ports.states import RawMessage
 from streams.wire.messages import parse_commit
 
@@ -61,8 +64,8 @@ class ArchivePlan(msgspec.Struct, frozen=True, kw_only=True):
     is_dry: bool = False
     """Whether to read and reckon only."""
     limits: SegmentLimits = SegmentLimits()
-    holds: Sequence[tuple[Kind, str]] = ()
-    """Aggregates that a person wants in the journal for longer."""
+    holds: RetentionHolds = RetentionHolds()
+    """What people hold: it stays in the journal, with all that came after it."""
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +156,8 @@ class _Part:
     end: int
     """Everything up to here is in the archive."""
     lives: Lives
-    last_name: str = ""
+    held: Recorded | None = None
+    """The first commit of what people hold, of those that are archived."""
     verified: set[str] = field(default_factory=set)
     messages: int = 0
     segments: int = 0
@@ -177,7 +181,11 @@ class _Run:
         stack = self.ports.stack
         parts = [stack.part(Stream.JOURNAL, each) for each in stack.partitions_of(Stream.JOURNAL)]
         archived = [await self._archived(part) for part in parts]
-        oldest = oldest_time([each.lives for each in archived])
+        for each in archived:
+            each.held = await self._held(each)
+        oldest = oldest_time(
+            [each.lives for each in archived], [each.held for each in archived if each.held]
+        )
         return [await self._purged(each, oldest) for each in archived]
 
     async def _archived(self, part: str) -> _Part:
@@ -229,20 +237,27 @@ class _Run:
         """Yield the messages past the end of the archive that are old enough, in order."""
         border = self.now - timedelta(seconds=self.plan.hot_s)
         begin, last_seq = here.end, here.state.last_seq
-        if begin >= last_seq:
+        async for messages in self._messages(here.part, begin, last_seq):
+            for message in messages:
+                if message.at >= border or message.seq > last_seq:  # guard: archive-hot-stays
+                    return
+                yield message
+            self.tell(here.part, messages[-1].seq - begin, last_seq - begin)
+
+    async def _messages(
+        self, part: str, after: int, last_seq: int
+    ) -> AsyncIterator[Sequence[RawMessage]]:
+        """Yield what a stream has past a sequence, up to the batch that has `last_seq`."""
+        if after >= last_seq:
             return
-        async with self.ports.states.read(here.part, after=begin) as reader:
-            seq = begin
+        async with self.ports.states.read(part, after=after) as reader:
+            seq = after
             while seq < last_seq:
                 messages = await reader.receive(most=READ_MAX, wait_s=SILENT_S)
                 if not messages:
-                    raise Unavailable(f"stream {here.part}", detail=f"no message after {seq:,}")
-                for message in messages:
-                    if message.at >= border or message.seq > last_seq:  # guard: archive-hot-stays
-                        return
-                    seq = message.seq
-                    yield message
-                self.tell(here.part, seq - begin, last_seq - begin)
+                    raise Unavailable(f"stream {part}", detail=f"no message after {seq:,}")
+                seq = messages[-1].seq
+                yield messages
 
     async def _write(self, here: _Part, builder: SegmentBuilder, *, follows: int) -> None:
         manifest, data = builder.build(encode_lives(here.lives), follows=follows)
@@ -308,7 +323,9 @@ class _Run:
         # guard: archive-reactor-holds
         position = await Position.read(self.ports, here.part)
         bounds.append(bound_of_position(position.written.seq, FloorHold.REACTOR))
-        bounds += [each async for each in self._held(here.part)]
+        if (held := here.held) is not None:  # guard: held-stays-in-journal
+            about, since = held.subject, held.commit.at
+            bounds.append(Bound(seq=held.seq, hold=FloorHold.LEGAL, about=about, since=since))
         bounds += await self._gone_on(here, below=floor_of(bounds).seq)
         return floor_of(bounds)
 
@@ -324,14 +341,18 @@ class _Run:
             return [Bound(seq=seq, hold=FloorHold.ELSEWHERE, since=oldest)]
         return []
 
-    async def _held(self, part: str) -> AsyncIterator[Bound]:
-        stack = self.ports.stack
-        for kind, key in self.plan.holds:
-            if stack.part_of(kind, key) == part:
-                records = await self.ports.log.read(stack.aggregate(kind, key))
-                if records:
-                    about = stack.aggregate(kind, key)
-                    yield Bound(seq=records[0].seq, hold=FloorHold.LEGAL, about=about)
+    async def _held(self, here: _Part) -> Recorded | None:
+        """Return the first commit of what is held, of what is archived and still in the journal."""
+        if not self.plan.holds.held:
+            return None
+        begin, end = here.state.first_seq - 1, here.end
+        async for messages in self._messages(here.part, begin, end):
+            self.check()
+            old = [parse_commit(each) for each in messages if each.seq <= end]
+            held = first_held(old, self.plan.holds, stack=self.ports.stack)
+            if held is not None:
+                return held
+        return None
 
     async def _gone_on(self, here: _Part, *, below: int) -> list[Bound]:
         """Return the bounds of outputs that had ended, and were retried or proposed again since."""

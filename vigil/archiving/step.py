@@ -12,8 +12,7 @@ from engine.retention.step import RetentionRun, StepReport
 from engine.retention.store import RetentionState
 from streams.archive.archive import Archive
 from streams.errors import StreamError
-from streams.layout import Kind
-from streams.model.retention import HoldKind, RetentionField
+from streams.model.retention import RetentionField
 from vigil.archiving.settings import ArchiveSpec, opened_store
 from vigil.errors import VigilError
 
@@ -93,5 +92,5 @@ def plan_of(state: RetentionState, *, is_dry: bool = False) -> ArchivePlan | Non
     return ArchivePlan(
         hot_s=float(kept_s),
         is_dry=is_dry,
-        holds=[(Kind.EPISODE, each) for each in state.holds.of(HoldKind.EPISODE)],
+        holds=state.holds,
     )

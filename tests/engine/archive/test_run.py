@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from engine.archive.floor import FloorHold
 from engine.archive.purge import PurgeReport, purge
 from engine.archive.run import archive_once, last_report
+from engine.retention.rules import RetentionHolds
 from streams.errors import DamagedSegment, LeaseLost, OtherArchive, UnknownOutcome, UnreadableEvent
 from streams.keys import ARCHIVE_CLAIM, STREAMS
 from streams.layout import Kind, Stream
 from streams.model.losses import KnownPast, read_notes, what_is_lost
+from streams.model.retention import HoldKind
 from streams.subjects import Stack
 from tests.engine.archive.stage import Stage, play
 from tests.engine.reactor import journals as given
@@ -145,11 +147,59 @@ def test_what_a_person_wants_kept_stays():
         await stage.live("a")
         await stage.live("b")
         await stage.later()
-        part = await stage.one(holds=((Kind.EPISODE, "b"), (Kind.EPISODE, "none")))
+        part = await stage.one(holds=holding((HoldKind.EPISODE, "b"), (HoldKind.EPISODE, "none")))
         return part, await stage.first_seq()
 
     part, first_seq = staged(scene)
     assert (part.floor.hold, part.floor.about, first_seq) == (FloorHold.LEGAL, "s.episode.b", 4)
+
+
+def holding(*held: tuple[HoldKind, str]) -> RetentionHolds:
+    return RetentionHolds(frozenset(held))
+
+
+ABOUT_WEB = replace(given.OPENED.trigger, entity_id="web-1")
+
+
+@pytest.mark.parametrize(
+    "held", [(HoldKind.ACTOR, "watched"), (HoldKind.SUBJECT, "web-1"), (HoldKind.EPISODE, "b")]
+)
+def test_whatever_is_held_keeps_the_journal_from_its_beginning_on(held):
+    async def scene(stage: Stage):
+        await stage.live("a")
+        opened = replace(given.OPENED, episode_id="b", actor_id="watched", trigger=ABOUT_WEB)
+        await stage.append(stage.stack.episode("b"), opened)
+        await stage.end("b")
+        await stage.live("c")
+        await stage.later()
+        part = await stage.one(holds=holding(held))
+        await stage.run(holds=holding((HoldKind.ACTOR, "other")))
+        return part, await stage.first_seq()
+
+    part, first_seq = staged(scene)
+    assert (part.floor.hold, part.floor.about) == (FloorHold.LEGAL, "s.episode.b")
+    assert (part.floor.seq, first_seq) == (4, 9)
+
+
+def test_what_came_of_a_held_subject_stays_in_other_partitions():
+    stack = Stack("s", partitions=2)
+    home = stack.partition_of(Kind.EPISODE, "b")
+    keys = (f"o{number}" for number in range(9))
+    key = next(each for each in keys if stack.partition_of(Kind.OUTPUT, each) != home)
+
+    async def scene(stage: Stage):
+        opened = replace(given.OPENED, episode_id="b", trigger=ABOUT_WEB)
+        await stage.append(stage.stack.episode("b"), opened)
+        await stage.output(key, given.PROPOSED)
+        await stage.output(key, given.DELIVERED)
+        await stage.end("b")
+        await stage.later()
+        await stage.run(holds=holding((HoldKind.SUBJECT, "web-1")))
+        held = await stage.first_seq(1 - home)
+        await stage.run()
+        return held, await stage.first_seq(1 - home)
+
+    assert staged(scene, stack=stack) == (1, 3)
 
 
 def test_an_output_that_was_retried_after_a_long_time_stays():
