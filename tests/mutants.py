@@ -72,6 +72,7 @@ LOSSES: Final = "tests/streams/test_losses.py"
 ARCHIVE_STORES: Final = "tests/contracts/test_archive_store.py"
 ARCHIVE_SEGMENTS: Final = "tests/streams/archive/test_segment.py"
 ARCHIVE_RUNS: Final = "tests/engine/archive/test_run.py"
+ARCHIVE_DROPS: Final = "tests/engine/archive/test_drop.py"
 ARCHIVE_COMMANDS: Final = "tests/vigil/test_archive.py"
 HISTORIES: Final = "tests/streams/archive/test_history.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
@@ -11785,6 +11786,68 @@ TABLE: Final[Sequence[Mutant]] = (
         "archive: what people hold stays in the journal",
         never,
         ARCHIVE_RUNS,
+    ),
+    Mutant(
+        "archive-begin-noted-first",
+        "archive: where it begins is noted before a file is deleted",
+        later,
+        ARCHIVE_DROPS,
+    ),
+    Mutant(
+        "archive-begins-where-noted",
+        "archive: what was to be deleted belongs to it no more",
+        gives("segments"),
+        ARCHIVE_DROPS,
+    ),
+    Mutant(
+        "archive-read-from-its-begin",
+        "archive: what was deleted on purpose is not missed",
+        dropped,
+        ARCHIVE_DROPS,
+    ),
+    Mutant("young-segment-stays", "archive: what ended lately stays", never, ARCHIVE_DROPS),
+    Mutant(
+        "segment-of-rows-stays",
+        "archive: what rows are made of stays",
+        never,
+        ARCHIVE_DROPS,
+    ),
+    Mutant(
+        "unread-segment-stays",
+        "archive: what the tables have yet to read stays",
+        never,
+        ARCHIVE_DROPS,
+    ),
+    Mutant(
+        "segment-of-journal-stays",
+        "archive: what the journal still has stays, and the newest segment",
+        never,
+        ARCHIVE_DROPS,
+    ),
+    Mutant(
+        "segment-of-open-stays",
+        "archive: what ended lately stays from its beginning on",
+        never,
+        ARCHIVE_DROPS,
+    ),
+    Mutant("held-segment-stays", "archive: what is held stays", dropped, ARCHIVE_DROPS),
+    Mutant(
+        "segment-of-what-came-of-held-stays",
+        "archive: what came of something held stays in other partitions",
+        never,
+        ARCHIVE_DROPS,
+    ),
+    Mutant(
+        "left-files-go-later",
+        "archive: files that were left are deleted by the next run",
+        without("1.1"),
+        ARCHIVE_DROPS,
+    ),
+    Mutant(
+        "archive-outlives-journal",
+        "retention: an archive that is kept shorter than the journal is refused",
+        never,
+        "tests/engine/app/test_retention.py",
     ),
     Mutant(
         "held-elsewhere-stays",

@@ -567,6 +567,14 @@ def _problem_of_journal(kept: Mapping[str, int]) -> str | None:
             f"journal={_days(journal_s)}: an event that is kept for longer, {_days(events_s)},"
             " could open its episode again; keep the journal at least as long as events"
         )
+    archive_s = kept.get(RetentionField.ARCHIVE)
+    # guard: archive-outlives-journal
+    if archive_s is not None and (journal_s is None or archive_s < journal_s):
+        kept_told = "for ever" if journal_s is None else f"for {_days(journal_s)}"
+        return (
+            f"archive={_days(archive_s)}: the journal, of which it is made, is kept {kept_told};"
+            " keep the archive at least as long"
+        )
     return None
 
 

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from engine.archive.drop import DropReport, SegmentDrop
 from engine.archive.floor import (
     Bound,
     FloorHold,
@@ -31,6 +32,7 @@ from engine.archive.lives import Lives, decode_lives, encode_lives, note, still_
 from engine.archive.purge import PurgeReport, purge
 from engine.reactor.position import Position
 from engine.retention.rules import RetentionHolds
+from engine.retention.store import read_state
 from engine.runtime.leases import lease_of
 from streams.archive.archive import Archive, first_with, identity
 from streams.archive.segment import Manifest, SegmentBuilder, SegmentLimits
@@ -64,8 +66,19 @@ class ArchivePlan(msgspec.Struct, frozen=True, kw_only=True):
     is_dry: bool = False
     """Whether to read and reckon only."""
     limits: SegmentLimits = SegmentLimits()
+    kept_s: float | None = None
+    """How long the archive keeps what has ended, in seconds; None: for ever."""
     holds: RetentionHolds = RetentionHolds()
     """What people hold: it stays in the journal, with all that came after it."""
+
+
+class KnownRows(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tables of a stack have."""
+
+    positions: Mapping[str, int] = {}
+    """Up to where they know each stream; empty: there are no tables."""
+    since: datetime | None = None
+    """When the oldest thing began that they have; None: they have none."""
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +110,8 @@ class ArchiveReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where the archive is."""
     is_dry: bool = False
     parts: Sequence[PartReport]
+    dropped: Sequence[DropReport] = []
+    """What was deleted of the archive; nothing, if it keeps all for ever."""
 
 
 async def archive_once(
@@ -104,7 +119,7 @@ async def archive_once(
     archive: Archive,
     plan: ArchivePlan,
     *,
-    rows: Mapping[str, int] | None,
+    rows: KnownRows | None,
     node: str,
     clock: Clock,
     tell: Tell = lambda _part, _done, _of: None,
@@ -114,8 +129,7 @@ async def archive_once(
     None: another process is at it.
 
     Args:
-        rows: up to where the tables know each stream; None: nobody could say, so nothing is purged;
-            empty: there are no tables.
+        rows: what the tables have; None: nobody could say, so nothing is purged, nor deleted.
         node: who does it.
 
     Raises:
@@ -132,7 +146,12 @@ async def archive_once(
         run = _Run(ports, archive, plan, rows, clock, check, tell, now)
         parts = await run.done()
         report = ArchiveReport(
-            at=now, by=node, address=archive.store.address, is_dry=plan.is_dry, parts=parts
+            at=now,
+            by=node,
+            address=archive.store.address,
+            is_dry=plan.is_dry,
+            parts=parts,
+            dropped=await run.dropped(by=node),
         )
         if not plan.is_dry:
             await ports.registry.put(ARCHIVED, msgspec.json.encode(report))
@@ -171,7 +190,7 @@ class _Run:
     ports: Ports
     archive: Archive
     plan: ArchivePlan
-    rows: Mapping[str, int] | None
+    rows: KnownRows | None
     clock: Clock
     check: Callable[[], None]
     tell: Tell
@@ -187,6 +206,29 @@ class _Run:
             [each.lives for each in archived], [each.held for each in archived if each.held]
         )
         return [await self._purged(each, oldest) for each in archived]
+
+    async def dropped(self, *, by: str) -> list[DropReport]:
+        """Delete the segments that are old enough, and return what was done."""
+        if self.plan.kept_s is None or not self.plan.purges or self.rows is None:
+            return []
+        stack = self.ports.stack
+        parts = [stack.part(Stream.JOURNAL, each) for each in stack.partitions_of(Stream.JOURNAL)]
+        states = {part: await self.ports.states.of(part) for part in parts}
+        # What is gone comes back from nowhere: what is held by now counts.
+        now_held = (await read_state(self.ports, clock=self.clock)).holds
+        drop = SegmentDrop(
+            archive=self.archive,
+            before=self.now - timedelta(seconds=self.plan.kept_s),
+            rows_since=self.rows.since,
+            positions=self.rows.positions,
+            states={part: state for part, state in states.items() if state is not None},
+            holds=RetentionHolds(self.plan.holds.held | now_held.held),
+            by=by,
+            at=self.now,
+            check=self.check,
+            is_dry=self.plan.is_dry,
+        )
+        return await drop.done()
 
     async def _archived(self, part: str) -> _Part:
         """Write segments of all that is old enough; return how the stream is then."""
@@ -317,8 +359,8 @@ class _Run:
             bounds.append(is_open)
         if oldest is not None and self.ports.stack.partitions > 1:
             bounds += await self._since(here, oldest)
-        if self.rows is None or self.rows:  # guard: archive-rows-hold
-            known = 0 if self.rows is None else self.rows.get(here.part, 0)
+        if self.rows is None or self.rows.positions:  # guard: archive-rows-hold
+            known = 0 if self.rows is None else self.rows.positions.get(here.part, 0)
             bounds.append(bound_of_position(known, FloorHold.ROWS))
         # guard: archive-reactor-holds
         position = await Position.read(self.ports, here.part)

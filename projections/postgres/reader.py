@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 from projections.errors import QueryRefused
@@ -900,6 +900,12 @@ async def measure_tables(pool: Pool, stack: Stack, *, since: datetime) -> Row:
     """Return how large the tables are, and how many episodes a stack got since a time."""
     (row,) = await _rows(pool, "measure_tables", stack.name, since)
     return row
+
+
+async def oldest_row(pool: Pool, stack: Stack) -> datetime | None:
+    """Return when the oldest episode, output or instance began that the tables have; or None."""
+    (row,) = await _rows(pool, "oldest_row", stack.name)
+    return cast("datetime | None", row["began_at"])
 
 
 async def list_lost_rows(

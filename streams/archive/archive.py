@@ -1,4 +1,9 @@
-"""Reads and writes the segments of one stack in an archive."""
+"""Reads, writes and deletes the segments of one stack in an archive.
+
+The segments of a stream are deleted from its beginning on. Where they begin from then on is noted
+in a file of its own first, and what is before that belongs to the archive no more. So whoever dies
+while files are deleted leaves some that nobody reads, and who deletes next takes them along.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,19 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import chain, groupby
 from typing import Final
 
+import msgspec
+
 from streams.archive import segment
-from streams.archive.segment import SUFFIX, Block, Manifest, Section, folder_of, seq_in
+from streams.archive.segment import (
+    BEGIN_SUFFIX,
+    SUFFIX,
+    Block,
+    Manifest,
+    Section,
+    begin_name,
+    folder_of,
+    seq_in,
+)
 from streams.errors import DamagedSegment
 from streams.layout import Kind
 from streams.ports.archive import ArchiveStore
@@ -39,8 +55,31 @@ class Archive:
 
         Those of one stream are in the order of their sequences.
         """
-        under = folder_of(self.stack.name, part, created) if part else self.stack.name
-        return [name for name in await self.store.names(under) if name.endswith(SUFFIX)]
+        return [name for each in await self.streams(part, created) for name in each.names]
+
+    async def streams(self, part: str = "", created: str = "") -> Sequence[StreamSegments]:
+        """Return what there is of each stream; of one, as it was made at `created`, if named."""
+        under = self.folder_of(part, created) if part else self.stack.name
+        names = await self._files(under)
+        return [
+            _segments(folder, list(files))
+            for folder, files in groupby(names, key=lambda name: name.rpartition("/")[0])
+        ]
+
+    def folder_of(self, part: str, created: str) -> str:
+        """Return the folder of a stream, as it was made at `created`."""
+        return folder_of(self.stack.name, part, created)
+
+    async def begin_at(self, stream: StreamSegments, seq: int, *, data: bytes) -> None:
+        """Delete the segments of a stream that are before `seq`, where one ends.
+
+        It may be interrupted anywhere, and done again. `data` says who does it, for people.
+        """
+        folder = stream.folder
+        await self.store.create(begin_name(folder, seq), data)  # guard: archive-begin-noted-first
+        for name in await self._files(folder):
+            if seq_in(name) < seq:
+                await self.store.delete(name)
 
     async def last(self, part: str, created: str) -> Manifest | None:
         """Return the manifest of the newest segment of a stream, or None."""
@@ -141,6 +180,10 @@ class Archive:
         frame = await self._section(manifest, Section(block.start, block.size))
         return segment.read_block(manifest, block, frame)
 
+    async def _files(self, under: str) -> Sequence[str]:
+        names = await self.store.names(under)
+        return [name for name in names if name.endswith((SUFFIX, BEGIN_SUFFIX))]
+
     async def _section(self, manifest: Manifest, section: Section) -> bytes:
         data = await self._read(manifest.name, section.start, section.size)
         if len(data) != section.size:
@@ -152,6 +195,36 @@ class Archive:
         if data is None:
             raise DamagedSegment(name, detail="there is no such file")
         return data
+
+
+class StreamSegments(msgspec.Struct, frozen=True, kw_only=True):
+    """What an archive has of one stream, as it was made at some time."""
+
+    folder: str
+    begin: int
+    """What was before this sequence was deleted on purpose; 1: nothing was."""
+    names: Sequence[str]
+    """The files of its segments, in the order of their sequences."""
+    left: Sequence[str]
+    """Files that were to be deleted and are still there."""
+
+    @property
+    def part(self) -> str:
+        """The stream within its stack, or one partition of it."""
+        return self.folder.split("/")[1]
+
+
+def _segments(folder: str, files: Sequence[str]) -> StreamSegments:
+    begins = [seq_in(each) for each in files if each.endswith(BEGIN_SUFFIX)]
+    begin = max(begins, default=1)
+    segments = [each for each in files if each.endswith(SUFFIX)]
+    return StreamSegments(
+        folder=folder,
+        begin=begin,
+        # guard: archive-begins-where-noted
+        names=[each for each in segments if seq_in(each) >= begin],
+        left=[each for each in files if seq_in(each) < begin],
+    )
 
 
 def first_with(names: Sequence[str], seq: int) -> int:

@@ -44,6 +44,11 @@ class FolderArchive:
         path = self._folder / checked_name(name)
         return await self._done(lambda: _read(path, start, length))
 
+    async def delete(self, name: str) -> None:
+        """See `ArchiveStore.delete`."""
+        path = self._folder / checked_name(name)
+        await self._done(lambda: _delete(path))
+
     async def names(self, under: str) -> Sequence[str]:
         """See `ArchiveStore.names`."""
         return await self._done(lambda: _names(self._folder, self._folder / checked_name(under)))
@@ -108,6 +113,14 @@ def _read(path: Path, start: int, length: int | None) -> bytes | None:
             return file.read(-1 if length is None else length)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _delete(path: Path) -> None:
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    _sync(path.parent)
 
 
 def _names(root: Path, under: Path) -> Sequence[str]:

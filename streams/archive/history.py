@@ -225,9 +225,12 @@ class _SegmentReader:
                 return messages
 
     async def _open(self) -> bool:
-        names = await self._archive.names(self.part, self._created)
+        streams = await self._archive.streams(self.part, self._created)
+        names = [name for each in streams for name in each.names]
         if not names:
             return False
+        begin = max(each.begin for each in streams)
+        self.position = max(self.position, begin - 1)  # guard: archive-read-from-its-begin
         number = first_with(names, self.position + 1)
         manifest = await self._archive.manifest(names[number])
         if manifest.last_seq <= self.position:

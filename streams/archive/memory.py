@@ -31,6 +31,10 @@ class MemoryArchive:
         begin = max(0, len(data) + start) if start < 0 else start
         return data[begin : None if length is None else begin + length]
 
+    async def delete(self, name: str) -> None:
+        """See `ArchiveStore.delete`."""
+        self.files.pop(checked_name(name), None)
+
     async def names(self, under: str) -> Sequence[str]:
         """See `ArchiveStore.names`."""
         return sorted(name for name in self.files if name.startswith(f"{checked_name(under)}/"))

@@ -8,6 +8,7 @@ role.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -107,6 +108,16 @@ class S3Archive:
             return data if length is None else data[:length]
 
         return b"" if length == 0 else await self._done(get)
+
+    async def delete(self, name: str) -> None:
+        """See `ArchiveStore.delete`."""
+        path = checked_name(name)
+
+        async def deleted() -> None:
+            with suppress(NotFoundError, FileNotFoundError):
+                await obstore.delete_async(self._store, path)
+
+        await self._done(deleted)
 
     async def names(self, under: str) -> Sequence[str]:
         """See `ArchiveStore.names`."""

@@ -34,6 +34,10 @@ from streams.subjects import Stack
 
 MAGIC: Final = b"VIGSEG01"
 SUFFIX: Final = ".vigseg"
+
+BEGIN_SUFFIX: Final = ".vigbegin"
+"""Ends the name of a file that says where the segments of a stream begin."""
+
 TRAILER: Final = struct.Struct("<II8s")
 """The manifest's length, its CRC-32, and the magic: the end of a segment."""
 
@@ -138,9 +142,14 @@ def segment_name(stack: str, part: str, created: str, first_seq: int) -> str:
     return f"{folder_of(stack, part, created)}/{first_seq:020d}{SUFFIX}"
 
 
+def begin_name(folder: str, seq: int) -> str:
+    """Return the file that says that what a stream had before `seq` was deleted on purpose."""
+    return f"{folder}/{seq:020d}{BEGIN_SUFFIX}"
+
+
 def seq_in(name: str) -> int:
-    """Return the first sequence of the segment in the file `name`."""
-    return int(name.rpartition("/")[2].removesuffix(SUFFIX))
+    """Return the sequence that the name of a file has: of a segment, its first one."""
+    return int(name.rpartition("/")[2].partition(".")[0])
 
 
 def aggregate_digest(kind: Kind, key: str) -> bytes:

@@ -29,6 +29,8 @@ class RetentionField(StrEnum):
     """Messages of domain events, from their publishing."""
     JOURNAL = "journal"
     """Messages of aggregates that have ended."""
+    ARCHIVE = "archive"
+    """Segments of the archive, from the end of what they have."""
 
 
 ROWS: Final = (
@@ -93,3 +95,6 @@ class Retention(Struct, frozen=True, kw_only=True):
     journal: Time = None
     """Messages of ended episodes, outputs and instances in JetStream; they are archived then. Of a
     stack only."""
+    archive: Time = None
+    """What is archived, from the end of it, and for as long as the tables have something that is
+    made of it. Of a stack only."""

@@ -1,5 +1,7 @@
 """The port to where an archive is kept: files that are written once, whole, and never changed.
 
+They may be deleted. Whoever does so has noted that in the archive before, so nobody asks for them.
+
 What is created under a name is there whole or not at all, whenever the writer dies, and of two that
 create the same name one wins. That is the fence of an archive: who comes second learns it.
 
@@ -34,6 +36,12 @@ class ArchiveStore(Protocol):
         """Return a file's bytes from `start` on, `length` of them or all; None: there is none.
 
         A negative `start` counts from the end, and begins at the first byte if there are fewer.
+        """
+
+    async def delete(self, name: str) -> None:
+        """Delete a file for good; if there is none, that is as well. Repeating it is safe.
+
+        Whoever reads the file meanwhile may find a part of it: `DamagedObject`, or too few bytes.
         """
 
     async def names(self, under: str) -> Sequence[str]:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.archive import purge
-from engine.archive.run import ArchivePlan, archive_once
+from engine.archive.run import ArchivePlan, KnownRows, archive_once
 from streams.archive.archive import Archive
 from streams.archive.folder import FolderArchive
 from streams.archive.history import with_history
@@ -52,7 +52,9 @@ async def archived(ports: Ports, archive: Archive) -> int:
     """Archive, again and again until it was not interrupted; return where the journal begins."""
     while True:
         try:
-            report = await archive_once(ports, archive, PLAN, rows={}, node="n1", clock=CLOCK)
+            report = await archive_once(
+                ports, archive, PLAN, rows=KnownRows(), node="n1", clock=CLOCK
+            )
         except StreamError:
             report = None
         if report is not None:

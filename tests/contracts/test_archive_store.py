@@ -90,6 +90,19 @@ async def test_names_are_told_in_order_and_by_folder(store):
     assert await store.names("c") == []
 
 
+async def test_what_is_deleted_is_gone_and_can_be_created_anew(store):
+    for name in ("a/1", "a/2"):
+        await store.create(name, octets(600 * 1024))
+    await store.delete("a/1")
+    await store.delete("a/1")
+    await store.delete("b/none")
+    assert await store.read("a/1") is None
+    assert await store.names("a") == ["a/2"]
+    assert await store.read("a/2") == octets(600 * 1024)
+    assert await store.create("a/1", b"anew")
+    assert await store.read("a/1") == b"anew"
+
+
 @pytest.mark.parametrize("name", ["", "/a", "a/", "../a", "a/../b", ".hidden", "a b", "a" * 401])
 async def test_a_name_that_could_lead_elsewhere_is_refused(store, name):
     with pytest.raises(BadName):

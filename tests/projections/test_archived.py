@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.archive.run import ArchivePlan, archive_once
+from engine.archive.run import ArchivePlan, KnownRows, archive_once
 from projections.postgres.pool import connect
 from projections.postgres.progress import known_positions
 from streams.archive.archive import Archive
@@ -27,7 +27,7 @@ async def archived(ports, pool) -> Archive:
     for partition in ports.stack.partitions_of(Stream.JOURNAL):
         part = ports.stack.part(Stream.JOURNAL, partition)
         await ports.gates.put(published_key(part), b"1000000")
-    rows = await known_positions(pool, ports.stack)
+    rows = KnownRows(positions=await known_positions(pool, ports.stack))
     report = await archive_once(ports, archive, PLAN, rows=rows, node="n1", clock=SystemClock())
     assert report is not None
     assert all(part.purged.messages for part in report.parts)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from engine.archive.run import ArchivePlan, archive_once
+from engine.archive.run import ArchivePlan, KnownRows, archive_once
 from engine.orders.store import give_order
 from engine.retention.worker import RetentionWorker
 from engine.runtime.leases import Keeper
@@ -193,7 +193,7 @@ async def test_a_year_of_retention_loses_nothing_and_nothing_piles_up(postgres, 
 async def archive_old(ports, archive, pool, clock):
     await ports.gates.put(published_key("journal"), b"1000000000")
     plan = ArchivePlan(hot_s=HOT.total_seconds())
-    rows = await known_positions(pool, ports.stack)
+    rows = KnownRows(positions=await known_positions(pool, ports.stack))
     assert await archive_once(ports, archive, plan, rows=rows, node="n1", clock=clock) is not None
 
 

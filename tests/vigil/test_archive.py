@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
+from engine.archive.drop import DropReport, SegmentHold
 from engine.archive.floor import Bound, FloorHold
 from engine.archive.run import ArchiveReport, PartReport
 from engine.orders.store import give_order
@@ -36,21 +38,24 @@ ROUNDS = 4
 EPISODES = [str(UUID(int=number)) for number in range(1, 5)]
 
 
-async def hurried(ports: Ports) -> None:
+async def hurried(ports: Ports, **kept: int) -> None:
     """Have whatever has ended leave the journal at once, which no settings may ask for."""
-    await give_order(ports, RetentionDeclared(kept_s={"journal": 0}, by="a test"), clock=CLOCK)
+    event = RetentionDeclared(kept_s={"journal": 0, **kept}, by="a test")
+    await give_order(ports, event, clock=CLOCK)
 
 
-async def lived(ports: Ports) -> None:
-    """Have four episodes begin and end, and one begin."""
-    await hurried(ports)
-    for name in EPISODES:
+async def lived(
+    ports: Ports, *, names: Sequence[str] = EPISODES, kept: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Have episodes begin and end."""
+    await hurried(ports, **kept)
+    for name in names:
         version = START
         opened = replace(given.OPENED, episode_id=name)
         for number, event in enumerate((opened, given.STARTED, given.STEP, given.FINISHED)):
             commit = Commit(id=f"{name}.{number}", at=NOW, events=(event,))
             version = await ports.log.append(ports.stack.episode(name), commit, after=version)
-    await ports.gates.put(published_key("journal"), b"16")
+    await ports.gates.put(published_key("journal"), str(await ports.log.head()).encode())
 
 
 def on_log(vigil: Vigil, work) -> None:
@@ -200,6 +205,28 @@ def test_an_archive_that_nothing_goes_to_is_noted():
     (told,) = look_at_archive(ArchiveSpec(store="a"), None, KeptTimes(), now=NOW)
     assert told.status == "note"
     assert "kept for ever" in told.says
+
+
+def test_how_long_segments_are_kept_is_told():
+    times = KeptTimes({"journal": 14 * 86_400, "archive": 365 * 86_400})
+    drop = DropReport(part="journal", folder="s", begin=7, since=NOW, hold=SegmentHold.ROWS)
+    *_, told = look_at_archive(ArchiveSpec(store="a"), report(dropped=[drop]), times, now=NOW)
+    assert told.what == "segments of the archive"
+    assert told.says == f"kept for 365 days; journal since {NOW:%Y-%m-%d}, held by rows"
+
+
+def test_old_segments_leave_the_archive_and_that_is_told(archived: Vigil):
+    on_log(archived, lambda ports: lived(ports, names=[str(UUID(int=9))], kept={"archive": 0}))
+    done = archived.run("archive", "run")
+    assert done.returncode == 0, done.stderr
+    assert "journal: old segments leave the archive, 1 with 0.0 MB: it begins at 17" in done.stdout
+    listed = archived.run("archive", "list")
+    assert (listed.returncode, "before 17 was deleted" in listed.stdout) == (0, True)
+    assert [each["first_seq"] for each in archived.ask("archive", "verify")] == [17]
+    assert archived.run("episodes", "replay", EPISODES[1]).returncode != 0
+    told = json.loads(archived.run("doctor", "--json").stdout)
+    (says,) = [each["says"] for each in told["checks"] if "segments of" in each["what"]]
+    assert says.startswith("kept for 0 days; journal since")
 
 
 def test_nothing_is_archived_while_nobody_says_how_long_the_journal_is_kept(

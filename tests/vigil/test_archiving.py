@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from engine.archive.run import KnownRows
 from engine.orders.store import give_order
 from engine.retention.store import declare
 from engine.retention.worker import run_steps
@@ -67,7 +68,7 @@ async def live(ports, name, clock):
 @pytest.fixture
 def archives(tmp_path):
     async def rows():
-        return {}
+        return KnownRows()
 
     spec = ArchiveSpec(store=str(tmp_path / "archive"))
     return ArchiveJournal(settings.read({}, folder=tmp_path), spec, LinkSettings(), rows)

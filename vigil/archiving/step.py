@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from engine.archive.run import ArchivePlan, ArchiveReport, archive_once, last_report
+from engine.archive.run import ArchivePlan, ArchiveReport, KnownRows, archive_once, last_report
 from engine.retention.step import RetentionRun, StepReport
 from engine.retention.store import RetentionState
 from streams.archive.archive import Archive
@@ -17,7 +17,7 @@ from vigil.archiving.settings import ArchiveSpec, opened_store
 from vigil.errors import VigilError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from streams.jetstream import LinkSettings
     from vigil.settings import Config
@@ -36,8 +36,8 @@ class ArchiveJournal:
     config: Config
     spec: ArchiveSpec | None
     link: LinkSettings
-    rows: Callable[[], Awaitable[Mapping[str, int] | None]]
-    """Returns up to where the tables know each stream, as `archive_once` takes it."""
+    rows: Callable[[], Awaitable[KnownRows | None]]
+    """Returns what the tables have, as `archive_once` takes it."""
 
     name = "journal"
 
@@ -72,13 +72,17 @@ class ArchiveJournal:
     def _told(self, report: ArchiveReport | None) -> StepReport:
         if report is None:
             return StepReport(step=self.name, says="another process archives")
+        dropped = sum(each.segments for each in report.dropped)
         held: dict[str, int] = {}
         for part in report.parts:
             by = f"{part.part}: {part.floor.words}"
             held[by] = max(0, part.archived + 1 - part.floor.seq)
         return StepReport(
             step=self.name,
-            gone={"messages": sum(each.purged.messages for each in report.parts)},
+            gone={
+                "messages": sum(each.purged.messages for each in report.parts),
+                **({"segments": dropped} if dropped else {}),
+            },
             held={by: count for by, count in held.items() if count},
             says=f"{sum(each.messages for each in report.parts):,} messages archived",
         )
@@ -89,8 +93,10 @@ def plan_of(state: RetentionState, *, is_dry: bool = False) -> ArchivePlan | Non
     kept_s = state.times.of(RetentionField.JOURNAL)
     if kept_s is None:
         return None
+    archive_s = state.times.of(RetentionField.ARCHIVE)
     return ArchivePlan(
         hot_s=float(kept_s),
+        kept_s=None if archive_s is None else float(archive_s),
         is_dry=is_dry,
         holds=state.holds,
     )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import structs
 
-from engine.archive.run import ArchiveReport, archive_once
+from engine.archive.run import ArchiveReport, KnownRows, archive_once
 from engine.retention.store import read_state
 from projections.errors import PostgresUnavailable
 from projections.postgres.progress import known_positions
+from projections.postgres.reader import oldest_row
 from streams.archive.archive import Archive
 from streams.archive.restored import RestoredPast, restore
 from streams.archive.segment import seq_in
@@ -56,16 +57,17 @@ class SegmentShown(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with it, if anything is."""
 
 
-async def positions_of_rows(config: Config, spec: ArchiveSpec | None) -> Mapping[str, int] | None:
-    """Return up to where the tables know each stream; None: nobody can say; empty: there are none.
+async def known_rows(config: Config, spec: ArchiveSpec | None) -> KnownRows | None:
+    """Return what the tables have; None: nobody can say.
 
     Postgres that is away holds the floor, unless the settings say that there are no tables.
     """
     if spec is not None and not spec.waits_for_rows:
-        return {}
+        return KnownRows()
     try:
         async with pooled(config) as pool:
-            return await known_positions(pool, config.stack)
+            positions = await known_positions(pool, config.stack)
+            return KnownRows(positions=positions, since=await oldest_row(pool, config.stack))
     except PostgresUnavailable:
         return None
 
@@ -82,7 +84,7 @@ async def run_archive(
     if plan is None:
         raise Mistake("the journal of this stack is kept for ever", remedy=SAY_HOW_LONG)
     plan = structs.replace(plan, purges=purges)
-    rows = await positions_of_rows(config, spec)
+    rows = await known_rows(config, spec)
     async with opened_store(config, spec, link_settings(config)) as store:
         archive = Archive(store, ports.stack)
         return await archive_once(
@@ -96,13 +98,17 @@ async def list_segments(
     *,
     verifies: bool = False,
     tell: Callable[[int, int], None] = lambda _done, _of: None,
-) -> list[SegmentShown]:
-    """Return all segments of the stack; if it `verifies`, each is read whole. Needs no server."""
+) -> tuple[list[SegmentShown], Mapping[str, int]]:
+    """Return all segments of the stack, and where those of a stream begin of which old ones left.
+
+    If it `verifies`, each is read whole. Needs no server.
+    """
     async with opened_store(config, spec, link_settings(config)) as store:
         archive = Archive(store, config.stack)
-        names = await archive.names()
+        streams = await archive.streams()
+        names = [name for each in streams for name in each.names]
         shown = []
-        last: dict[str, int] = {}
+        last = {each.folder: each.begin - 1 for each in streams}
         for number, name in enumerate(names, start=1):
             try:
                 read = archive.verify if verifies else archive.manifest
@@ -113,7 +119,7 @@ async def list_segments(
                 shown.append(_shown(manifest, after=last.get(_stream(name), 0)))
                 last[_stream(name)] = manifest.last_seq
             tell(number, len(names))
-        return shown
+        return shown, {each.part: each.begin for each in streams if each.begin > 1}
 
 
 async def archived_past(

@@ -32,7 +32,7 @@ from vigil import runfile
 from vigil.archiving.find import finding_archive
 from vigil.archiving.settings import archive_in
 from vigil.archiving.step import ArchiveJournal
-from vigil.asking.archiving import positions_of_rows
+from vigil.asking.archiving import known_rows
 from vigil.asking.connect import connected, connected_elsewhere, link_settings, pooled
 from vigil.errors import EXIT_LOST, EXIT_UNCLEAN
 from vigil.serving import processes, telemetry
@@ -269,7 +269,7 @@ async def run_nodes(
     isolation, kept = _isolation(config, app_name), retention_in(Path(FILE))
     spec = archive_in()
     archives = ArchiveJournal(
-        config, spec, link_settings(config), partial(positions_of_rows, config, spec)
+        config, spec, link_settings(config), partial(known_rows, config, spec)
     )
     own = make(ports, mode=mode, isolation=isolation, retention=kept, lets_go=[*STEPS, archives])
     guests = [make(each, never_wakes=True) for each in others]

@@ -18,7 +18,7 @@ from streams.errors import DamagedObject, RevisionConflict
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
-from streams.jetstream.messages import stored
+from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.grouping import Groups, store_checked, store_surely
 from streams.jetstream.messages.publish import Write
 from streams.jetstream.ports.configs import archive, chunk_subject, info_subject, object_stream
@@ -123,6 +123,15 @@ class JetStreamArchive:
             data += await self._chunk(info, number)
         offset = chunks.start * CHUNK_BYTES
         return bytes(data[begin - offset : end - offset])
+
+    async def delete(self, name: str) -> None:
+        """See `ArchiveStore.delete`. What is known of the file goes last: it names the chunks."""
+        info = await self._info(name)
+        if info is None:
+            return
+        for subject in (chunk_subject(self._name, info.nuid), self._subject(name)):
+            what = {"filter": subject}
+            await api.ask(self._link, f"STREAM.PURGE.{self._stream}", what, about=subject)
 
     async def names(self, under: str) -> Sequence[str]:
         """See `ArchiveStore.names`. Of 100,000 files at most: the server lists no more."""

@@ -47,7 +47,7 @@ def test_what_cannot_be_kept_so_is_refused_by_stacks_and_actors(retention, probl
     assert problem in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["dead_letters", "events", "journal"])
+@pytest.mark.parametrize("name", ["dead_letters", "events", "journal", "archive"])
 def test_an_actor_says_nothing_of_what_the_whole_stack_shares(name):
     with pytest.raises(DeclarationError, match=f"{name}: is for the whole stack"):
         Actor("a", retention=Retention(**{name: "30d"}))
@@ -62,3 +62,12 @@ def test_the_journal_is_kept_at_least_as_long_as_events_that_could_open_an_episo
 ):
     problem = problem_of_retention(Retention(journal=journal, events=events))
     assert is_refused is ("could open its episode again" in (problem or ""))
+
+
+@pytest.mark.parametrize(
+    ("archive", "journal", "is_refused"),
+    [("14d", "14d", False), ("13d", "14d", True), ("14d", None, True), (None, "14d", False)],
+)
+def test_the_archive_is_kept_at_least_as_long_as_the_journal(archive, journal, is_refused):
+    problem = problem_of_retention(Retention(archive=archive, journal=journal))
+    assert is_refused is ("keep the archive at least as long" in (problem or ""))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
 
-from engine.archive.run import ArchivePlan, ArchiveReport, PartReport, archive_once
+from engine.archive.run import ArchivePlan, ArchiveReport, KnownRows, PartReport, archive_once
 from streams.archive.archive import Archive
 from streams.archive.memory import MemoryArchive
 from streams.archive.segment import SegmentLimits
@@ -37,6 +38,7 @@ class Stage:
     store: MemoryArchive = field(default_factory=MemoryArchive)
     plan: ArchivePlan = field(default_factory=lambda: ArchivePlan(hot_s=HOT_S, limits=SMALL))
     rows: dict[str, int] | None = field(default_factory=dict)
+    rows_since: datetime | None = None
 
     def __post_init__(self) -> None:
         self.ports: MemoryPorts = memory_ports(stack=self.stack, clock=self.clock)
@@ -88,12 +90,19 @@ class Stage:
             self.ports,
             self.archive,
             replace(self.plan, **plan),
-            rows=self.rows,
+            rows=self.known_rows,
             node="n1",
             clock=self.clock,
         )
         assert report is not None
         return report
+
+    @property
+    def known_rows(self) -> KnownRows | None:
+        """What the tables have."""
+        if self.rows is None:
+            return None
+        return KnownRows(positions=self.rows, since=self.rows_since)
 
     async def one(self, **plan: Any) -> PartReport:
         """Run, and return what was done with the only journal."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
+import nats as nats_client
 import pytest
 from msgspec.structs import replace
 
@@ -15,12 +18,14 @@ from streams.archive.archive import Archive
 from streams.archive.folder import FolderArchive
 from streams.archive.history import with_history
 from streams.jetstream import LinkSettings, connect
+from streams.jetstream.archive.store import jetstream_archive
 from streams.keys import published_key
 from streams.layout import Kind, Stream
 from streams.ports.all import Ports
 from streams.ports.log import Commit
 from tests.engine.archive.victim import LEASE_S
 from tests.engine.reactor import journals as given
+from tests.s3_server import BUCKET, KEYS, s3_archive, s3_endpoint
 from tests.simulation.time import EPOCH
 from tests.size import size
 from tests.tidy.test_tidy import ROOT
@@ -43,11 +48,79 @@ async def lived(ports: Ports, first: int) -> None:
     await ports.gates.put(published_key("journal"), b"1000000000")
 
 
+@asynccontextmanager
+async def opened(adapter: str, nats, stack, folder: Path):
+    """Yield an empty archive, and how the victim is told of it."""
+    match adapter:
+        case "folder":
+            yield FolderArchive(folder), (str(folder), "-")
+        case "nats":
+            async with jetstream_archive(nats.url, stack=stack) as store:
+                yield store, ("nats", "-")
+        case "s3":
+            async with s3_archive(prefix=stack.name) as store:
+                yield store, (f"s3://{BUCKET}/{stack.name}", s3_endpoint())
+
+
+async def messages_on_server(nats, stack) -> int:
+    """Return how many messages the object store of an archive has on the server."""
+    client = await nats_client.connect(nats.url)
+    try:
+        info = await client.jetstream().stream_info(f"OBJ_{stack.archive_store()}")
+    finally:
+        await client.close()
+    return info.state.messages
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("adapter", ["folder", "nats", "s3"])
+async def test_kills_while_old_segments_leave_lose_nothing_else_and_leave_no_file(
+    adapter, nats, stack, tmp_path: Path
+):
+    rng, killed = Random(11), 0
+    settings = LinkSettings(lease_ttl_s=LEASE_S)
+    async with (
+        connect(nats.url, stack=stack, settings=settings) as ports,
+        opened(adapter, nats, stack, tmp_path / "archive") as (store, told),
+    ):
+        arguments = (nats.url, stack.name, *told)
+        archive = Archive(store, stack)
+
+        async def find() -> Archive:
+            return Archive(store, stack)
+
+        for number in range(KILLS):
+            await lived(ports, number * EPISODES)
+            # First what is to leave is archived, so that the kill falls into what comes after.
+            is_done = await run_victim(*arguments, kill_after_s=rng.uniform(0, WORK_S))
+            killed += not is_done
+            seqs = []
+            async with with_history(ports, find).log.follow(Stream.JOURNAL) as follower:
+                while records := await follower.receive(most=500, wait_s=0.5):
+                    seqs += [each.seq for each in records]
+            assert seqs == [*range(seqs[0], 3 * EPISODES * (number + 1) + 1)]
+        assert await run_victim(*arguments, kill_after_s=None)
+        (stream,) = await archive.streams()
+        files = await store.names(stack.name)
+    assert (len(stream.names), stream.left) == (1, [])
+    assert len(files) == 2
+    assert stream.begin > 3 * EPISODES * (KILLS - 1)
+    if adapter == "nats":
+        assert await messages_on_server(nats, stack) == 2 * len(files)  # A chunk, and what it is.
+    assert killed >= KILLS // 2
+
+
 async def run_victim(*arguments: str, kill_after_s: float | None) -> bool:
     """Run it, kill it so long after it has begun, and return whether it had ended before."""
     module = "tests.engine.archive.victim"
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *arguments, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **KEYS},
     )
     assert process.stdout is not None
     async with asyncio.timeout(60):

@@ -306,7 +306,12 @@ def test_only_one_process_archives():
         await stage.later()
         held = await stage.ports.leases.acquire(ARCHIVE_CLAIM, holder="n2")
         busy = await archive_once(
-            stage.ports, stage.archive, stage.plan, rows={}, node="n1", clock=stage.clock
+            stage.ports,
+            stage.archive,
+            stage.plan,
+            rows=stage.known_rows,
+            node="n1",
+            clock=stage.clock,
         )
         await stage.ports.leases.complete(held)
         return busy, (await stage.one()).archived

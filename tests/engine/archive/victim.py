@@ -1,4 +1,8 @@
-"""Archives a stack in small pieces, until it is done or killed: `python -m … URL STACK FOLDER`."""
+"""Archives a stack in small pieces, until it is done or killed: `python -m … URL STACK STORE`.
+
+`STORE` is as in `[archive]`. With a fourth argument, the endpoint of S3 or `-`, the archive keeps
+nothing that is over, too.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,17 @@ import asyncio
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from engine.archive import purge
-from engine.archive.run import ArchivePlan, archive_once
+from engine.archive.run import ArchivePlan, KnownRows, archive_once
 from streams.archive.archive import Archive
-from streams.archive.folder import FolderArchive
 from streams.archive.segment import SegmentLimits
 from streams.clock import SystemClock
 from streams.jetstream import LinkSettings, connect
 from streams.subjects import Stack
+from vigil import settings
+from vigil.archiving.settings import ArchiveSpec, opened_store
 
 LEASE_S = 1.0
 PLAN = ArchivePlan(hot_s=0, limits=SegmentLimits(messages_max=60, block_bytes=2_000))
@@ -24,15 +31,21 @@ purge.SUBJECTS_PER_MESSAGE = 1_000_000
 purge.PAUSE_S = 0.01
 
 
-async def main(url: str, name: str, folder: str) -> None:
+async def main(url: str, name: str, store_name: str, endpoint: str | None = None) -> None:
     """Say when it begins, and archive once; wait for another one that was killed."""
-    settings, clock = LinkSettings(lease_ttl_s=LEASE_S), SystemClock()
-    async with connect(url, stack=Stack(name), settings=settings, creates=False) as ports:
-        archive = Archive(FolderArchive(Path(folder)), ports.stack)
+    link, clock = LinkSettings(lease_ttl_s=LEASE_S), SystemClock()
+    spec = ArchiveSpec(store=store_name, endpoint=(endpoint or "").strip("-"), region="us-east-1")
+    config = settings.read({"nats_url": url, "stack": name}, folder=Path())
+    plan = PLAN if endpoint is None else replace(PLAN, kept_s=0)
+    async with (
+        connect(url, stack=Stack(name), settings=link, creates=False) as ports,
+        opened_store(config, spec, link) as store,
+    ):
+        archive = Archive(store, ports.stack)
         report = None
         while report is None:
             report = await archive_once(
-                ports, archive, PLAN, rows={}, node="n1", clock=clock, tell=begun
+                ports, archive, plan, rows=KnownRows(), node="n1", clock=clock, tell=begun
             )
             if report is None:
                 await clock.sleep(BUSY_S)

@@ -301,7 +301,20 @@ def look_at_archive(
         checks.append(
             DoctorCheck(f"archive {part.part}", "ok", f"{says}; held by {floor.words}{since}")
         )
-    return checks
+    return [*checks, *_of_segments(report, times)]
+
+
+def _of_segments(report: ArchiveReport, times: KeptTimes) -> list[DoctorCheck]:
+    """Return how long the archive keeps its segments, and why the oldest ones are there."""
+    kept_s = times.of(RetentionField.ARCHIVE)
+    if kept_s is None:
+        return []
+    oldest = [each for each in report.dropped if each.since is not None]
+    says = "; ".join(
+        f"{each.part} since {each.since:%Y-%m-%d}, held by {each.hold}" for each in oldest
+    )
+    kept = f"kept for {kept_s / 86_400:g} days"
+    return [DoctorCheck("segments of the archive", "ok", f"{kept}; {says}" if says else kept)]
 
 
 def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorCheck:

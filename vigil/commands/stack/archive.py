@@ -118,6 +118,13 @@ def print_report(report: ArchiveReport) -> None:
     for each in report.parts:
         if each.missed:
             print(f"{each.part}: {each.missed:,} messages were gone before they were archived")
+    for drop in report.dropped:
+        if drop.segments:
+            size = _size(drop.stored_bytes)
+            print(
+                f"{drop.part}: old segments leave the archive, {drop.segments:,} with {size}: "
+                f"it begins at {drop.begin:,}"
+            )
     if report.is_dry:
         print(DRY)
 
@@ -260,8 +267,11 @@ def _show_segments(
     config = options.config(ctx)
     tell = partial(ProgressLines(), "segments")
     with told():
-        segments = wait(list_segments(config, spec, verifies=verifies, tell=tell))
+        segments, begins = wait(list_segments(config, spec, verifies=verifies, tell=tell))
     print_segments(segments, is_json=is_json, is_wide=is_wide)
+    if not is_json:
+        for part, seq in begins.items():
+            print(f"{part}: what was before {seq:,} was deleted, as it was old enough")
     bad = _bad(segments)
     if bad:
         says = f"{len(bad)} of {len(segments)} segments are not as they were written"
