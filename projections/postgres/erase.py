@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import asyncpg
 
 from projections.errors import RowsRefused
-from projections.postgres.pool import REFUSED, Pool, reason
+from projections.postgres.pool import REFUSED, Connection, Pool, reason
 from projections.postgres.queries import query
 from projections.project import project
 from projections.rows import arrange
@@ -25,34 +25,42 @@ WAL_LEFT: Final = (
 
 
 async def make_rows_anew(
-    pool: Pool, stack: Stack, read: Callable[[], Awaitable[Sequence[Recorded]]]
+    pool: Pool, stack: Stack, read: Callable[[], AsyncIterator[Sequence[Recorded]]]
 ) -> int:
     """Make the rows of whole aggregates anew, as the log is now; return how many there are.
 
-    `read` returns all commits of the aggregates. Meanwhile no projector changes a row of the stack.
+    `read` yields all commits of the aggregates, of one after the other: no more of them are in
+    memory than it yields at a time. Meanwhile no projector changes a row of the stack.
 
     Raises:
         RowsRefused: Postgres does not take the rows.
     """
+    count = 0
     async with pool.acquire() as connection, connection.transaction():
         rows = await connection.fetch(query("lock_checkpoints"), stack.name)
         positions = {row["projection"]: row["journal_seq"] for row in rows}
-        records = [
-            each
-            for each in await read()
-            # What no projector has seen yet it makes rows of by itself.
-            if each.seq <= positions.get(stack.part_of(*stack.aggregate_of(each.subject)), 0)
-        ]
-        changes = project(records, stack=stack)
-        for batch in arrange(changes):
-            name = batch.statement.name
-            try:
-                await connection.execute(query(name), stack.name, batch.document)
-            except REFUSED as error:
-                raise RowsRefused(
-                    "erased rows", first=0, last=0, statement=name, why=reason(error)
-                ) from error
-        return len(changes)
+        async for commits in read():
+            records = [
+                each
+                for each in commits
+                # What no projector has seen yet it makes rows of by itself.
+                if each.seq <= positions.get(stack.part_of(*stack.aggregate_of(each.subject)), 0)
+            ]
+            count += await _write(connection, stack, records)
+    return count
+
+
+async def _write(connection: Connection, stack: Stack, records: Sequence[Recorded]) -> int:
+    changes = project(records, stack=stack)
+    for batch in arrange(changes):
+        name = batch.statement.name
+        try:
+            await connection.execute(query(name), stack.name, batch.document)
+        except REFUSED as error:
+            raise RowsRefused(
+                "erased rows", first=0, last=0, statement=name, why=reason(error)
+            ) from error
+    return len(changes)
 
 
 async def write_files_anew(pool: Pool) -> str:

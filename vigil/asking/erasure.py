@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -106,6 +106,7 @@ async def erase(
     return Erasure(traces=traces, is_dry=False, key_id=order.key_id, rows=made, left=left)
 
 
-async def _read(log: EventLog, aggregates: Sequence[str]) -> Sequence[Recorded]:
-    """Return all commits of some aggregates, by a process that knows no destroyed key."""
-    return [each for subject in aggregates for each in await log.read(subject)]
+async def _read(log: EventLog, aggregates: Sequence[str]) -> AsyncIterator[Sequence[Recorded]]:
+    """Yield all commits of each of some aggregates, by a process that knows no destroyed key."""
+    for subject in aggregates:
+        yield await log.read(subject)
