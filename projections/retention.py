@@ -19,7 +19,7 @@ class PrunedKind(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one kind: what leaves with them is deleted in the same statement."""
 
     name: str
-    """Names the queries in `sql/`: `list_old_…`, `count_old_…`, `delete_…`, and
+    """Names the queries in `sql/`: `list_old_…`, `count_old_…`, `list_there_…`, `delete_…`, and
     `list_actors_of_old_…` if `is_of_actors`."""
     states: Mapping[RetentionField, Sequence[str]]
     """By which cut they leave, and which of their states that is about; empty: any."""

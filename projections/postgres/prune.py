@@ -157,16 +157,17 @@ def _old(group: PrunedGroup, rows: Sequence[tuple[str | None, int, datetime]]) -
     )
 
 
-async def prune_beside(connection: Connection, stack: Stack) -> None:
+async def prune_beside(connection: Connection, stack: Stack, live: Connection) -> None:
     """Delete what has left from rows that are made anew, in the transaction that is under way.
 
-    They must be level with the log, and nobody else may write them. `projections/postgres/rebuild`.
+    They must be level with the log, and nobody else may write them: `projections/postgres/rebuild`.
+    What is over due and has not left the rows that `live` finds stays: it differs in nothing yet.
     """
     rows = PruneReport(deleted=Counter(), stay=Counter())
     async for group in _groups(connection, stack, await _cuts(connection, stack)):
         past: _Place | None = _FIRST
         while past is not None:
-            past = await _delete_slice(connection, stack, group, past, rows)
+            past = await _delete_slice(connection, stack, group, past, rows, live=live)
 
 
 async def _cuts(rows: Pool | Connection, stack: Stack) -> dict[tuple[str, str], datetime]:
@@ -206,9 +207,18 @@ async def _delete(
 
 
 async def _delete_slice(
-    connection: Connection, stack: Stack, group: PrunedGroup, past: _Place, rows: PruneReport
+    connection: Connection,
+    stack: Stack,
+    group: PrunedGroup,
+    past: _Place,
+    rows: PruneReport,
+    *,
+    live: Connection | None = None,
 ) -> _Place | None:
-    """Delete what of a slice does not stay, and return where the next one begins; None: none."""
+    """Delete what of a slice does not stay, and return where the next one begins; None: none.
+
+    With `live`, what is among the rows that it finds stays, too.
+    """
     found = await connection.fetch(
         query(f"list_old_{group.kind.name}"),
         stack.name,
@@ -218,15 +228,26 @@ async def _delete_slice(
         *past,
         SLICE_MAX,
     )
-    going = [row for row in found if row["stays"] is None]
+    going = [(row["id"], row["number"]) for row in found if row["stays"] is None]
     rows.stay.update(row["stays"] for row in found if row["stays"] is not None)
+    if live is not None and going:
+        there = await live.fetch(
+            query(f"list_there_{group.kind.name}"), stack.name, *_named(group, going)
+        )
+        kept = {(row["id"], row["number"]) for row in there}
+        going = [each for each in going if each not in kept]  # guard: over-due-differs-not
     if going:
-        named: list[list[str] | list[int]] = [[row["id"] for row in going]]
-        if group.kind.is_numbered:
-            named.append([row["number"] for row in going])
-        gone = await connection.fetch(query(f"delete_{group.kind.name}"), stack.name, *named)
+        gone = await connection.fetch(
+            query(f"delete_{group.kind.name}"), stack.name, *_named(group, going)
+        )
         rows.deleted.update({row["what"]: row["count"] for row in gone if row["count"]})
     if len(found) < SLICE_MAX:
         return None
     last = found[-1]
     return last["ended_at"], last["id"], last["number"]
+
+
+def _named(group: PrunedGroup, things: Sequence[tuple[str, int]]) -> list[list[str] | list[int]]:
+    """Return things as the queries of their kind take them."""
+    ids: list[list[str] | list[int]] = [[id_ for id_, _ in things]]
+    return [*ids, [number for _, number in things]] if group.kind.is_numbered else ids

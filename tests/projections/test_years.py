@@ -223,7 +223,7 @@ async def see_equal_when_made_anew(ports, archive, pool, postgres, schema):
     anew = await connect(postgres.dsn, schema=f"{schema}_anew")
     async with projecting(whole(ports, archive), anew, node="n2"):
         await wait_projected(ports, anew)
-    async with anew.acquire() as connection, connection.transaction():
-        await prune_beside(connection, ports.stack)
+    async with pool.acquire() as live, anew.acquire() as beside, beside.transaction():
+        await prune_beside(beside, ports.stack, live)
     assert await all_rows(anew, stack=ports.stack) == await all_rows(pool, stack=ports.stack)
     await anew.close()

@@ -58,8 +58,9 @@ STANDS_S: Final = 1.0
 LOOK_S: Final = 0.05
 """Between two looks at that, in seconds."""
 
-Prune = Callable[[Connection, Stack], Awaitable[None]]
-"""Takes from the tables that its connection finds what a rule takes from the live ones."""
+Prune = Callable[[Connection, Stack, Connection], Awaitable[None]]
+"""Takes from the tables that the first connection finds what a rule has taken from the live ones,
+which the second one finds."""
 
 
 class CustomTables(Protocol):
@@ -480,7 +481,7 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
         quick.begin("reading", self.rows.missing(targets))
         await self.rows.catch_up(targets, quick, batch_max=BATCH_MESSAGES_MAX)
         if self.prune is not None:  # guard: pruned-rows-stay-away
-            await self.prune(self.beside, self.stack)
+            await self.prune(self.beside, self.stack, self.live)
 
     async def _note_touched(self) -> None:
         # guard: touched-rows-compared-again

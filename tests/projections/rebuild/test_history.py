@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from engine.retention.store import note_cuts
+from projections.postgres.prune import prune, prune_beside
 from projections.postgres.rebuild import fresh
 from projections.postgres.rebuild.rebuild import TableChange
 from streams.clock import SystemClock
 from streams.keys import episode_claim
 from streams.layout import Stream
 from streams.memory import memory_ports
+from streams.model.retention import RetentionCut, RetentionField
 from streams.subjects import Stack
 from tests.projections import lives
 from tests.projections.lives import rows_of
@@ -63,19 +66,37 @@ async def test_what_retention_has_taken_does_not_come_back(ports, pool, stack):
     await projected(ports, pool)
     old = lives.episode_id(1)
 
-    async def prune(connection, stack):
+    async def prune(connection, stack, live):
         for table in ("episodes", "episode_steps"):
             text = f"DELETE FROM {table} WHERE stack = $1 AND episode_id = $2"  # noqa: S608 - ours
             await connection.execute(text, stack.name, old)
 
     async with pool.acquire() as connection:
-        await prune(connection, stack)
+        await prune(connection, stack, connection)
     assert (await verified(ports, pool, prune=prune)).difference is None
     await spoil(pool, stack)
     await rebuilt(ports, pool, prune=prune)
     found = await rows_of(pool, "episodes", stack=stack)
     assert old not in {str(each["episode_id"]) for each in found}
     assert len(found) == 4
+
+
+async def test_what_is_over_due_and_has_not_left_yet_is_no_difference(ports, pool, stack):
+    await fill(ports)
+    cut = RetentionCut(what=RetentionField.DONE, before=lives.AT + timedelta(days=30))
+    await note_cuts(ports, (cut,), by="n1", clock=CLOCK)
+    await projected(ports, pool)
+    assert await rows_of(pool, "episodes", stack=stack)
+    assert (await verified(ports, pool, prune=prune_beside)).difference is None
+    assert (await rebuilt(ports, pool, prune=prune_beside)).changes == []
+
+    await pool.execute("UPDATE episodes SET status = 'failed' WHERE stack = $1", stack.name)
+    assert (await verified(ports, pool, prune=prune_beside)).difference is not None
+    await rebuilt(ports, pool, prune=prune_beside)
+
+    await prune(ports, pool, clock=lives.HurriedClock())
+    assert await rows_of(pool, "episodes", stack=stack) == []
+    assert (await verified(ports, pool, prune=prune_beside)).difference is None
 
 
 async def test_claims_stay_as_they_are_whatever_is_done_beside_them(ports, pool, stack):
@@ -85,7 +106,7 @@ async def test_claims_stay_as_they_are_whatever_is_done_beside_them(ports, pool,
     before = await rows_of(pool, "work_claims", stack=stack)
     assert before
 
-    async def prune(connection, stack):
+    async def prune(connection, stack, live):
         await connection.execute("DELETE FROM work_claims WHERE stack = $1", stack.name)
 
     assert (await verified(ports, pool, prune=prune)).difference is None
