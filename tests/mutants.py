@@ -72,6 +72,7 @@ LOSSES: Final = "tests/streams/test_losses.py"
 ARCHIVE_STORES: Final = "tests/contracts/test_archive_store.py"
 ARCHIVE_SEGMENTS: Final = "tests/streams/archive/test_segment.py"
 ARCHIVE_RUNS: Final = "tests/engine/archive/test_run.py"
+DEAD_PURGE: Final = "tests/engine/archive/test_purge_dead_letters.py"
 ARCHIVE_DROPS: Final = "tests/engine/archive/test_drop.py"
 ARCHIVE_COMMANDS: Final = "tests/vigil/test_archive.py"
 HISTORIES: Final = "tests/streams/archive/test_history.py"
@@ -11855,6 +11856,16 @@ TABLE: Final[Sequence[Mutant]] = (
         dropped,
         "tests/projections/rebuild/test_history.py",
     ),
+    Mutant(
+        "unpublished-letter-stays",
+        "dead letters: what was not published stays",
+        gives("10**9"),
+        DEAD_PURGE,
+    ),
+    Mutant("waiting-letter-stays", "dead letters: one that waits stays", never, DEAD_PURGE),
+    Mutant("young-letter-stays", "dead letters: one settled lately stays", never, DEAD_PURGE),
+    Mutant("letter-with-a-row-stays", "dead letters: one with a row stays", never, DEAD_PURGE),
+    Mutant("held-letter-stays", "dead letters: one that is held stays", returns("()"), DEAD_PURGE),
     Mutant(
         "held-elsewhere-stays",
         "archive: what came of something held stays in other partitions",

@@ -1,4 +1,4 @@
-"""Removes from a journal what is archived, in slices by sequence, and notes first that it will.
+"""Removes the beginning of a stream, in slices by sequence, and notes first that it will.
 
 Measured (docs/adr/0098-archive-by-segments.md): one purge by sequence costs a fixed part, which
 grows with the subjects that are left, and 1 µs for each message; the stream stands meanwhile. So a
@@ -16,7 +16,7 @@ import msgspec
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
 from streams.keys import STREAMS
-from streams.model.losses import KnownPast, purged, read_notes
+from streams.model.losses import KnownPast, keeps_all, purged, read_notes
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket
 
@@ -61,7 +61,8 @@ async def purge(
     state = await ports.states.of(part)
     if state is None or state.first_seq >= floor:
         return PurgeReport()
-    await note_floor(ports, part, created=state.created, floor=floor)
+    if keeps_all(part):
+        await note_floor(ports, part, created=state.created, floor=floor)
     done = PurgeReport()
     first_seq, size = state.first_seq, max(SLICE_MIN, state.subjects // SUBJECTS_PER_MESSAGE)
     lost = 0

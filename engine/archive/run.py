@@ -78,7 +78,9 @@ class KnownRows(msgspec.Struct, frozen=True, kw_only=True):
     positions: Mapping[str, int] = {}
     """Up to where they know each stream; empty: there are no tables."""
     since: datetime | None = None
-    """When the oldest thing began that they have; None: they have none."""
+    """When the oldest thing of the journal began that they have; None: they have none."""
+    letters_since: datetime | None = None
+    """When the first dead letter was settled that they have; None: they have none."""
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True):

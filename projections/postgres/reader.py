@@ -908,6 +908,12 @@ async def oldest_row(pool: Pool, stack: Stack) -> datetime | None:
     return cast("datetime | None", row["began_at"])
 
 
+async def oldest_dead_letter(pool: Pool, stack: Stack) -> datetime | None:
+    """Return when the first one was settled of the dead letters that have a row; or None."""
+    (row,) = await _rows(pool, "oldest_dead_letter", stack.name)
+    return cast("datetime | None", row["settled_at"])
+
+
 async def list_lost_rows(
     pool: Pool, stack: Stack, *, kinds: Sequence[str], first_seq: int, last_seq: int, limit: int
 ) -> list[Row]:

@@ -12,8 +12,9 @@ from msgspec import structs
 from engine.archive.run import ArchiveReport, KnownRows, archive_once
 from engine.retention.store import read_state
 from projections.errors import PostgresUnavailable
+from projections.postgres.pool import Pool
 from projections.postgres.progress import known_positions
-from projections.postgres.reader import oldest_row
+from projections.postgres.reader import oldest_dead_letter, oldest_row
 from streams.archive.archive import Archive
 from streams.archive.restored import RestoredPast, restore
 from streams.archive.segment import seq_in
@@ -21,6 +22,7 @@ from streams.clock import SystemClock
 from streams.errors import DamagedSegment
 from streams.layout import Kind
 from streams.ports.states import RawMessage
+from streams.subjects import Stack
 from vigil.archiving.settings import ArchiveSpec, opened_store
 from vigil.archiving.step import plan_of
 from vigil.asking.connect import link_settings, pooled
@@ -66,10 +68,18 @@ async def known_rows(config: Config, spec: ArchiveSpec | None) -> KnownRows | No
         return KnownRows()
     try:
         async with pooled(config) as pool:
-            positions = await known_positions(pool, config.stack)
-            return KnownRows(positions=positions, since=await oldest_row(pool, config.stack))
+            return await rows_in(pool, config.stack)
     except PostgresUnavailable:
         return None
+
+
+async def rows_in(pool: Pool, stack: Stack) -> KnownRows:
+    """Return what the tables have of a stack. Raises `PostgresUnavailable`."""
+    return KnownRows(
+        positions=await known_positions(pool, stack),
+        since=await oldest_row(pool, stack),
+        letters_since=await oldest_dead_letter(pool, stack),
+    )
 
 
 async def run_archive(

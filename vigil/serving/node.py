@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from engine.app.app import App
+from engine.archive.purge_dead_letters import PurgeDeadLetters
 from engine.cluster.members import succeed
 from engine.cluster.nodes import NodeInfo
 from engine.node.node import Node
@@ -268,10 +269,10 @@ async def run_nodes(
     make = partial(Node, app, name=name, grace_s=grace_s, version=version, reacts=work.reacts)
     isolation, kept = _isolation(config, app_name), retention_in(Path(FILE))
     spec = archive_in()
-    archives = ArchiveJournal(
-        config, spec, link_settings(config), partial(known_rows, config, spec)
-    )
-    own = make(ports, mode=mode, isolation=isolation, retention=kept, lets_go=[*STEPS, archives])
+    rows = partial(known_rows, config, spec)
+    archives = ArchiveJournal(config, spec, link_settings(config), rows)
+    lets_go = [*STEPS, PurgeDeadLetters(rows), archives]
+    own = make(ports, mode=mode, isolation=isolation, retention=kept, lets_go=lets_go)
     guests = [make(each, never_wakes=True) for each in others]
     ends_after_s = BLOCKED_LEASES_MAX * config.settings.lease_s
     async with watched_loop(ends_after_s=ends_after_s), asyncio.TaskGroup() as group:

@@ -40,6 +40,7 @@ from projections.postgres.rebuild.fresh import (
 )
 from projections.postgres.rebuild.pace import RebuildPace, Tell
 from streams.clock import Clock
+from streams.layout import Stream
 from streams.ports.log import EventLog
 from streams.subjects import Stack
 
@@ -57,6 +58,9 @@ STANDS_S: Final = 1.0
 
 LOOK_S: Final = 0.05
 """Between two looks at that, in seconds."""
+
+OF_LETTERS: Final = "dead_letters"
+"""The only table of the stream of dead letters, which loses its beginning by and by."""
 
 Prune = Callable[[Connection, Stack, Connection], Awaitable[None]]
 """Takes from the tables that the first connection finds what a rule has taken from the live ones,
@@ -496,9 +500,11 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
             for stream, partition in self.rows.parts.values()
             if await self.history.first_seq(stream, partition=partition) > 1
         ]
+        of_letters = set(missing) == {Stream.DEAD}
         if missing:  # guard: rows-of-lost-history-stay
             for table in self.tables.tables.values():
-                await self._run(connection, table.spare_missing)
+                if not of_letters or table.name == OF_LETTERS:
+                    await self._run(connection, table.spare_missing)
 
     async def _set_checkpoints(self, now: datetime) -> None:
         stack, parts = self.stack.name, list(self.rows.parts)

@@ -282,7 +282,8 @@ def test_whoever_dies_at_it_leaves_what_the_next_one_takes_along(changes):
         else:
             is_dead = False
         stage.store.left = None
-        seqs = await followed(stage)
+        seqs, names = await followed(stage), await stage.archive.names()
+        assert len(names) == (1 if changes else 3)
         told = await dropped(stage)
         return is_dead, seqs, told.begin, len(stage.store.files), await followed(stage)
 

@@ -12,7 +12,9 @@ from streams.clock import SystemClock
 from streams.keys import episode_claim
 from streams.layout import Stream
 from streams.memory import memory_ports
+from streams.model.events import DeadLettered
 from streams.model.retention import RetentionCut, RetentionField
+from streams.ports.log import START, Commit
 from streams.subjects import Stack
 from tests.projections import lives
 from tests.projections.lives import rows_of
@@ -59,6 +61,22 @@ async def test_rows_of_a_history_without_its_beginning_stay(ports, pool, stack):
 
     assert report.changes == [TableChange(table="findings", missing=0, needless=0, wrong=5)]
     assert len(await rows_of(pool, "episodes", stack=stack)) == 6
+
+
+async def test_letters_that_have_left_their_stream_spare_no_other_row(ports, pool, stack):
+    await fill(ports)
+    letter = DeadLettered(reason="unreadable", detail="", stream="s", seq=1, subject="s.event.a")
+    for name in "ab":
+        commit = Commit(id=name, at=lives.AT, events=(letter,))
+        await ports.log.append(stack.dead("s", name), commit, after=START)
+    await ports.states.purge("dead", below=2)
+    await projected(ports, pool)
+    await pool.execute(
+        "UPDATE findings SET finding_key = 'needless' WHERE finding_key ="
+        " (SELECT min(finding_key) FROM findings)"
+    )
+    report = await rebuilt(ports, pool)
+    assert report.changes == [TableChange(table="findings", missing=1, needless=1, wrong=0)]
 
 
 async def test_what_retention_has_taken_does_not_come_back(ports, pool, stack):

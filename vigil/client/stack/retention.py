@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,8 +23,11 @@ from vigil.client.stack.orders import OrderOutcome
 from vigil.errors import Mistake, Trouble
 
 if TYPE_CHECKING:
+    from engine.retention.step import RetentionStep
     from engine.retention.store import RetentionState
+    from projections.postgres.pool import Pool
     from streams.ports.all import Ports
+    from streams.subjects import Stack
 
 LEVEL_S: Final = 30.0
 """Longest wait until the rows know a hold, or what is cut, in seconds."""
@@ -134,10 +138,15 @@ class RetentionCalls:
             old = await count_old(pool, stack, cuts_at(clock.now(), state.times, known=state.cuts))
             if dry_run:
                 report = await run_steps(
-                    ports, by=name, clock=clock, check=_may_always, is_dry=True
+                    ports,
+                    by=name,
+                    clock=clock,
+                    check=_may_always,
+                    is_dry=True,
+                    steps=_steps(pool, stack),
                 )
                 return RetentionOutcome(is_dry=True, steps=report.steps, old=old, deleted={})
-            steps = await self._run(ports, name)
+            steps = await self._run(ports, name, _steps(pool, stack))
             deleted = await self._prune(ports)
         return RetentionOutcome(is_dry=False, steps=steps, old=old, deleted=deleted)
 
@@ -191,7 +200,9 @@ class RetentionCalls:
                 await self._wait_level(ports, Stream.STATE)
         return is_new
 
-    async def _run(self, ports: Ports, name: str) -> Sequence[StepReport]:
+    async def _run(
+        self, ports: Ports, name: str, steps: Sequence[RetentionStep]
+    ) -> Sequence[StepReport]:
         from engine.retention.worker import run_steps
         from engine.runtime.leases import lease_of
 
@@ -199,7 +210,8 @@ class RetentionCalls:
         async with lease_of(ports.leases, RETENTION, holder=node, clock=clock) as check:
             if check is None:
                 raise Trouble("another process lets go what is old now", remedy="try again later")
-            return (await run_steps(ports, by=name, clock=clock, check=check)).steps
+            report = await run_steps(ports, by=name, clock=clock, check=check, steps=steps)
+            return report.steps
 
     async def _prune(self, ports: Ports) -> Mapping[str, int]:
         from projections.postgres.prune import prune
@@ -224,6 +236,15 @@ def _holds(state: RetentionState) -> Sequence[RetentionHold]:
         for each in state.hold_orders
         if each.kind is not None
     ]
+
+
+def _steps(pool: Pool, stack: Stack) -> Sequence[RetentionStep]:
+    """Return what a run does that needs no archive."""
+    from engine.archive.purge_dead_letters import PurgeDeadLetters
+    from engine.retention.worker import STEPS
+    from vigil.asking.archiving import rows_in
+
+    return [*STEPS, PurgeDeadLetters(partial(rows_in, pool, stack))]
 
 
 def _may_always() -> None:
