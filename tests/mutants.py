@@ -11867,6 +11867,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("letter-with-a-row-stays", "dead letters: one with a row stays", never, DEAD_PURGE),
     Mutant("held-letter-stays", "dead letters: one that is held stays", returns("()"), DEAD_PURGE),
     Mutant(
+        "early-results-told",
+        "doctor: large results that go before their episodes are told",
+        always,
+        "tests/vigil/test_growth.py",
+    ),
+    Mutant(
         "held-elsewhere-stays",
         "archive: what came of something held stays in other partitions",
         dropped,

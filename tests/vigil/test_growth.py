@@ -15,6 +15,7 @@ from tests.spec import EPOCH
 from vigil.asking.repairs.growth import (
     MB,
     TableSizes,
+    of_results,
     of_retention,
     of_stream_growth,
     of_tables,
@@ -35,6 +36,22 @@ def old(count, **stay):
 
 def test_where_everything_is_kept_for_ever_nothing_has_to_run():
     assert of_retention(KeptTimes(), None, [], now=NOW).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("times", "is_held", "says"),
+    [
+        (KeptTimes(), False, None),
+        (KeptTimes({"done": 90 * 86_400}), False, None),
+        (KeptTimes({"done": 86_400, "failed": 180 * 86_400}), False, "some episodes stay 180"),
+        (KeptTimes({}, {"audit": {"done": 91 * 86_400}}), False, "some episodes stay 91"),
+        (KeptTimes(), True, "what is held stays"),
+    ],
+)
+def test_large_results_that_go_before_their_episodes_are_told(times, is_held, says):
+    told = of_results(times, is_held=is_held, days=90)
+    assert (told is None) is (says is None)
+    assert says is None or f"go after 90 days, while {says}" in told.says
 
 
 def test_what_is_over_due_and_what_stays_is_told():

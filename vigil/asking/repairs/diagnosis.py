@@ -387,17 +387,22 @@ async def _look_at_growth(config: Config) -> list[DoctorCheck]:
     async with connected(config, creates=False, is_reading=True) as ports:
         state, last = await read_state(ports, clock=_CLOCK), await last_run(ports.gates)
     now = _CLOCK.now()
+    results = growth.of_results(
+        state.times, is_held=bool(state.hold_orders), days=config.settings.results_days
+    )
+    told = [] if results is None else [_told("large results", results)]
     try:
         async with pooled(config) as pool:
             cuts = cuts_at(now, state.times, known=state.cuts)
             old = await count_old(pool, config.stack, cuts)
             row = await measure_tables(pool, config.stack, since=now - _WEEK)
     except ProjectionError:
-        return [_told("retention", growth.of_retention(state.times, last, [], now=now))]
+        return [_told("retention", growth.of_retention(state.times, last, [], now=now)), *told]
     sizes = msgspec.convert(row, growth.TableSizes)
     return [
         _told("retention", growth.of_retention(state.times, last, old, now=now)),
         _told("growth of the tables", growth.of_tables(sizes)),
+        *told,
     ]
 
 

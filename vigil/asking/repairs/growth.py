@@ -12,6 +12,7 @@ from engine.retention.rules import KeptTimes
 from engine.retention.worker import EVERY_S, RunReport
 from projections.postgres.prune import OldRows
 from streams.jetstream import StreamReport
+from streams.model.retention import RetentionField
 
 MISSED_RUNS: Final = 3
 """Runs that may be missing before it is a problem: a node may just have been started."""
@@ -29,6 +30,7 @@ GROWN: Final = ("journal", "state", "events", "dead", "blobs")
 
 _OF_NO_RUN: Final = "See that a node runs; or do it now: `vigil retention run`."
 _OF_FAILURE: Final = "Do what it says; the next run does what is left."
+_OF_RESULTS: Final = "Keep them longer: VIGIL_RESULTS_DAYS of every node."
 _OF_FULL: Final = "Raise its limit, or keep less: `[retention]` of vigil.toml."
 
 
@@ -69,6 +71,26 @@ def of_retention(
     if now - last.at > timedelta(seconds=MISSED_RUNS * EVERY_S):  # guard: missed-retention-told
         return GrowthVerdict(status="problem", says=says, remedy=_OF_NO_RUN)
     return GrowthVerdict(status="ok", says=says)
+
+
+def of_results(times: KeptTimes, *, is_held: bool, days: float) -> GrowthVerdict | None:
+    """Return whether large results go earlier than what they are of; None: not that anybody said.
+
+    Args:
+        is_held: whether people hold anything.
+        days: how long large results are kept.
+    """
+    kept_s = [
+        each.get(what.value, 0)
+        for each in (times.stack, *times.actors.values())
+        for what in (RetentionField.DONE, RetentionField.FAILED)
+    ]
+    longest = timedelta(seconds=max(kept_s))
+    if longest <= timedelta(days=days) and not is_held:  # guard: early-results-told
+        return None
+    what = "what is held stays" if is_held else f"some episodes stay {longest / DAY:g}"
+    says = f"go after {days:g} days, while {what}: it can be shown then, and not replayed"
+    return GrowthVerdict(status="note", says=says, remedy=_OF_RESULTS)
 
 
 def of_stream_growth(report: StreamReport) -> GrowthVerdict | None:
