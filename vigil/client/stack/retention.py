@@ -42,7 +42,7 @@ class KeptTime(msgspec.Struct, frozen=True, kw_only=True):
     """How long something is kept after its end."""
 
     what: str
-    """`done`, `failed`, `findings`, `outputs`, `dead_letters`, `events` or `journal`."""
+    """`done`, `failed`, `findings`, `outputs`, `dead_letters`, `events`, `journal` or `archive`."""
     actor_id: str | None
     """Whose; null: of every actor that says nothing of its own."""
     kept_s: int
