@@ -11833,8 +11833,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("held-segment-stays", "archive: what is held stays", dropped, ARCHIVE_DROPS),
     Mutant(
-        "segment-of-what-came-of-held-stays",
-        "archive: what came of something held stays in other partitions",
+        "segment-after-held-stays",
+        "archive: segments with what came of something held stay",
         never,
         ARCHIVE_DROPS,
     ),

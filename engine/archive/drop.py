@@ -200,5 +200,5 @@ def _keep_since(old: _Old, since: datetime | None) -> None:
     """Have stay what was stored since something held began elsewhere: it may have come of that."""
     if since is not None:
         kept = [each.last_at >= since - SKEW for each in old.manifests]
-        if True in kept:  # guard: segment-of-what-came-of-held-stays
+        if True in kept:  # guard: segment-after-held-stays
             old.keep_from(kept.index(True), SegmentHold.HELD)
