@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from itertools import chain, groupby
 from typing import Final
 
@@ -126,13 +127,21 @@ class Archive:
 
     async def blocks(
         self, manifest: Manifest, *, after: int = 0
-    ) -> AsyncIterator[Sequence[RawMessage]]:
+    ) -> AsyncGenerator[Sequence[RawMessage], None]:
         """Yield the messages past a sequence of a segment, as many at a time as a block has."""
         blocks = manifest.blocks
         for block, following in zip(blocks, [*blocks[1:], None], strict=True):
             if following is None or following.first_seq > after + 1:
                 messages = await self._block(manifest, block)
                 yield [each for each in messages if each.seq > after]
+
+    async def next_block(self, manifest: Manifest, *, after: int) -> Sequence[RawMessage]:
+        """Return the next messages of a segment past a sequence, at most a block; none: it ends."""
+        async with aclosing(self.blocks(manifest, after=after)) as blocks:
+            async for messages in blocks:
+                if messages:
+                    return messages
+        return ()
 
     async def history(self, kind: Kind, key: str) -> Sequence[RawMessage]:
         """Return what segments have of an aggregate, each commit once, oldest first.

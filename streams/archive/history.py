@@ -17,6 +17,7 @@ import msgspec
 
 from streams.archive.archive import Archive, first_with, identity
 from streams.archive.restored import read_restored
+from streams.archive.segment import Manifest
 from streams.errors import DamagedSegment, NotInArchive, UnreadableEvent
 from streams.keys import ARCHIVED, STREAMS
 from streams.layout import Kind, Stream
@@ -209,41 +210,42 @@ class _SegmentReader:
         self._archive, self.part, self._created = archive, part, created
         self.position = after
         """Everything up to here was returned, or was never in the stream."""
-        self._last_seq = 0
-        self._blocks: AsyncIterator[Sequence[RawMessage]] | None = None
+        self._segment: Manifest | None = None
 
     async def read(self) -> Sequence[RawMessage] | None:
-        """Return the next messages; None: no segment has more."""
+        """Return the next messages; None: no segment has more.
+
+        What it raises changes nothing: read again.
+        """
         while True:
-            if self._blocks is None and not await self._open():
+            self._segment = self._segment or await self._next()
+            if self._segment is None:
                 return None
-            messages = await anext(self._blocks, None) if self._blocks else None
-            if messages is None:
-                self._blocks, self.position = None, max(self.position, self._last_seq)
-            elif messages:
+            messages = await self._archive.next_block(self._segment, after=self.position)
+            if messages:
                 self.position = messages[-1].seq
                 return messages
+            self._segment = None
 
-    async def _open(self) -> bool:
+    async def _next(self) -> Manifest | None:
+        """Return the segment that has what is past the position."""
         streams = await self._archive.streams(self.part, self._created)
         names = [name for each in streams for name in each.names]
         if not names:
-            return False
+            return None
         begin = max(each.begin for each in streams)
         self.position = max(self.position, begin - 1)  # guard: archive-read-from-its-begin
         number = first_with(names, self.position + 1)
         manifest = await self._archive.manifest(names[number])
         if manifest.last_seq <= self.position:
             if number + 1 == len(names):
-                return False
+                return None
             manifest = await self._archive.manifest(names[number + 1])
         # guard: archive-missing-segment-noticed
         if manifest.first_seq > self.position + 1 and manifest.follows > self.position:
             detail = f"the one before it, which ended at {manifest.follows:,}, is missing"
             raise DamagedSegment(manifest.name, detail=detail)
-        self._last_seq = manifest.last_seq
-        self._blocks = self._archive.blocks(manifest, after=self.position)
-        return True
+        return manifest
 
 
 class _SegmentPages:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,7 +12,7 @@ from streams.archive.archive import Archive
 from streams.archive.history import with_history
 from streams.archive.memory import MemoryArchive
 from streams.archive.restored import restore
-from streams.errors import DamagedSegment, NotInArchive, UnreadableEvent
+from streams.errors import DamagedSegment, NotInArchive, Unavailable, UnreadableEvent
 from streams.keys import ARCHIVED
 from streams.layout import Kind, Stream
 from streams.ports.log import START
@@ -107,6 +109,39 @@ def test_a_journal_that_is_purged_while_it_is_followed_is_read_on_from_the_archi
         return seqs
 
     assert staged(scene) == [*range(1, 21)]
+
+
+class SometimesAway(MemoryArchive):
+    """Every other read fails."""
+
+    reads = 0
+
+    async def read(self, name, *, start=0, length=None):
+        self.reads += 1
+        if self.reads % 2:
+            raise Unavailable("archive", detail="it is away")
+        return await super().read(name, start=start, length=length)
+
+
+def test_whoever_asks_again_after_an_archive_was_away_misses_nothing():
+    async def scene(stage: Stage):
+        await purged(stage)
+        store = SometimesAway()
+        store.files = stage.store.files
+        log = log_of(stage, Archive(store, stage.stack))
+        seqs, pages = [], []
+        async with log.follow(Stream.JOURNAL) as follower:
+            while seqs[-1:] != [16]:
+                with suppress(Unavailable):
+                    seqs += [each.seq for each in await follower.receive(most=2, wait_s=1)]
+        while pages[-1:] != [16]:
+            with suppress(Unavailable):
+                last = pages[-1] if pages else START
+                page = await log.page(Stream.JOURNAL, after=last, up_to=16, most=2)
+                pages += [each.seq for each in page]
+        return seqs, pages
+
+    assert staged(scene) == ([*range(1, 17)], [*range(1, 17)])
 
 
 def test_other_streams_are_followed_as_ever():
