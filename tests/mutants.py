@@ -76,6 +76,7 @@ DEAD_PURGE: Final = "tests/engine/archive/test_purge_dead_letters.py"
 ARCHIVE_DROPS: Final = "tests/engine/archive/test_drop.py"
 ARCHIVE_COMMANDS: Final = "tests/vigil/test_archive.py"
 HISTORIES: Final = "tests/streams/archive/test_history.py"
+RESTORED_STREAMS: Final = "tests/streams/archive/test_restored_stream.py"
 LOSS_WATCH: Final = "tests/vigil/test_loss_watch.py"
 PAST: Final = "tests/streams/jetstream/test_past.py"
 LOST_GATES: Final = "tests/acceptance/test_lost_gates.py"
@@ -11691,6 +11692,30 @@ TABLE: Final[Sequence[Mutant]] = (
         "archive: a read past a version asks no archive",
         never,
         HISTORIES,
+    ),
+    Mutant(
+        "lost-future-is-no-past",
+        "archive: an episode that was lost before the stream was restored is not in its past",
+        always,
+        RESTORED_STREAMS,
+    ),
+    Mutant(
+        "archive-begins-where-another-ends",
+        "archive: the first segment in another archive says what that lacks",
+        returns("0"),
+        RESTORED_STREAMS,
+    ),
+    Mutant(
+        "history-is-no-half-past",
+        "archive: without its archive a journal has no past that is half",
+        returns("None"),
+        HISTORIES,
+    ),
+    Mutant(
+        "restored-stream-continues",
+        "backup: a restored stream knows which one it was before",
+        gives("known.continues"),
+        RESTORED_STREAMS,
     ),
     Mutant(
         "archive-missing-segment-noticed",

@@ -40,7 +40,8 @@ from streams.clock import Clock
 from streams.errors import DamagedSegment, LeaseLost, OtherArchive, Unavailable
 from streams.keys import ARCHIVE_CLAIM, ARCHIVED
 from streams.layout import Stream
-from streams.model.losses import StreamState
+from streams.model.losses import KnownPast, StreamState
+from streams.noted import noted
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.ports.states import RawMessage
@@ -245,7 +246,7 @@ class _Run:
             here.missed = max(0, here.end - newest.last_seq)
             here.end = max(here.end, newest.last_seq)
             here.lives = still_there(lives, first_seq=state.first_seq)
-        follows = newest.last_seq if newest is not None else 0
+        follows = newest.last_seq if newest is not None else await self._archived_before(part)
         builder: SegmentBuilder | None = None
         async for message in self._old(here):
             builder = builder or SegmentBuilder(
@@ -260,6 +261,14 @@ class _Run:
         if builder is not None:
             await self._write(here, builder, follows=follows)
         return here
+
+    async def _archived_before(self, part: str) -> int:
+        """Return up to where another archive has a stream, or this one what the stream was before.
+
+        Without that, whoever lacks it would take the first segment for the beginning.
+        """
+        # guard: archive-begins-where-another-ends
+        return (await noted(self.ports)).get(part, KnownPast()).archived
 
     async def _require_same(self, here: _Part, newest: Manifest) -> None:
         """Raise `OtherArchive` unless the newest segment ends with what the stream has there."""

@@ -29,6 +29,7 @@ from streams.archive.segment import (
 )
 from streams.errors import DamagedSegment
 from streams.layout import Kind
+from streams.model.losses import EarlierStream
 from streams.ports.archive import ArchiveStore
 from streams.ports.states import RawMessage
 from streams.subjects import Stack
@@ -143,20 +144,29 @@ class Archive:
                     return messages
         return ()
 
-    async def history(self, kind: Kind, key: str) -> Sequence[RawMessage]:
+    async def history(
+        self, kind: Kind, key: str, *, continued: Sequence[EarlierStream] = ()
+    ) -> Sequence[RawMessage]:
         """Return what segments have of an aggregate, each commit once, oldest first.
 
         Also of streams that are no longer in use: a stack may have had other partitions before, or
-        a stream may have been made anew.
+        a stream may have been made anew. Of those that were `continued` by one that was restored,
+        only what that has, too.
         """
         names = [name for name in await self.names() if self._may_have(name, kind, key)]
+        ends = {(self.stack.part_of(kind, key), each.created): each.seq for each in continued}
         found: list[tuple[Manifest, Sequence[RawMessage]]] = []
         for begin in range(0, len(names), READS_IN_FLIGHT_MAX):
             some = names[begin : begin + READS_IN_FLIGHT_MAX]
             found += await asyncio.gather(*(self._of(name, kind, key) for name in some))
         of_streams = [
-            [message for _, messages in group for message in messages]
-            for _, group in groupby(found, key=lambda each: (each[0].part, each[0].created))
+            [
+                message
+                for _, messages in group
+                for message in messages
+                if message.seq <= ends.get(stream, message.seq)  # guard: lost-future-is-no-past
+            ]
+            for stream, group in groupby(found, key=lambda each: (each[0].part, each[0].created))
         ]
         ordered = sorted((each for each in of_streams if each), key=lambda each: each[0].at)
         once: dict[str, RawMessage] = {}

@@ -7,6 +7,7 @@ and nothing that may still be asked for, leaves the journal.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -17,12 +18,13 @@ import msgspec
 
 from streams.archive.archive import Archive, first_with, identity
 from streams.archive.restored import read_restored
-from streams.archive.segment import Manifest
+from streams.archive.segment import Manifest, seq_in
 from streams.errors import DamagedSegment, NotInArchive, UnreadableEvent
-from streams.keys import ARCHIVED, STREAMS
+from streams.keys import ARCHIVED
 from streams.layout import Kind, Stream
 from streams.model.events import EpisodeOpened, WorkflowStarted
-from streams.model.losses import read_notes
+from streams.model.losses import EarlierStream, KnownPast
+from streams.noted import noted
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit, EventLog, Follower, Recorded
 from streams.ports.states import RawMessage
@@ -30,6 +32,9 @@ from streams.wire.messages import parse_commit
 
 _BEGINNINGS: Final = (EpisodeOpened, WorkflowStarted)
 """Events that begin a past. A proposal of an output may follow earlier ones."""
+
+_NOW: Final = sys.maxsize
+"""Up to where the stream has its own messages that is there now."""
 
 _WHERE: Final = "name the archive in [archive] of vigil.toml"
 
@@ -103,33 +108,23 @@ class HistoryLog:
     async def first_seq(self, stream: Stream, *, partition: int = 0) -> int:
         """See `EventLog.first_seq`: that of the archive, if it has what is before the stream."""
         first = await self._log.first_seq(stream, partition=partition)
-        opened = await self._archive_of(stream, partition, after=0) if first > 1 else None
-        if opened is None:
-            return first
-        archive, part, created = opened
-        names = await archive.names(part, created)
-        if not names:
-            return first
-        manifest = await archive.manifest(names[0])
-        return manifest.first_seq if manifest.follows else 1
+        reader = await self._reader(stream, partition, after=START) if first > 1 else None
+        begins = await reader.first_seq() if reader is not None else None
+        return first if begins is None else begins
 
     async def page(
         self, stream: Stream, *, after: int, up_to: int, most: int, partition: int = 0
     ) -> Sequence[Recorded]:
-        """See `EventLog.page`; without an archive, of what is live.
+        """See `EventLog.page`.
 
         Raises:
-            NotInArchive: the archive ends before the stream begins.
+            NotInArchive: messages past `after` were archived, and this archive lacks them.
         """
         first = await self._log.first_seq(stream, partition=partition)
-        opened = (
-            await self._archive_of(stream, partition, after=after) if after + 1 < first else None
-        )
-        if opened is not None:
-            archive, part, created = opened
-            pages = self._pages.get(part)
+        reader = await self._reader(stream, partition, after=after) if after + 1 < first else None
+        if reader is not None:
+            part, pages = reader.part, self._pages.get(reader.part)
             if pages is None or pages.position != after:
-                reader = _SegmentReader(archive, part, created, after)
                 pages = self._pages[part] = _SegmentPages(reader)
             if found := await pages.take(up_to=up_to, most=most):
                 return await self._log.opened(found)
@@ -158,44 +153,47 @@ class HistoryLog:
         def live(position: int) -> AbstractAsyncContextManager[Follower]:
             return self._log.follow(Stream.JOURNAL, after=position, partition=partition)
 
-        if state is None or after + 1 >= state.first_seq or await self._archived(part) <= after:
+        reader = None
+        if state is not None and after + 1 < state.first_seq:
+            reader = await self._reader(Stream.JOURNAL, partition, after=after)
+        if state is None or reader is None:
             async with live(after) as follower:
                 yield follower
             return
-        archive = await self._find()
-        if archive is None:
-            detail = f"its messages up to {state.first_seq - 1:,} are in an archive; {_WHERE}"
-            raise NotInArchive(part, detail=detail)
         async with AsyncExitStack() as opened:
-            reader = _SegmentReader(archive, part, state.created, after)
             yield _HistoryFollower(self._ports, reader, live, opened, head=state.last_seq)
 
-    async def _archive_of(
-        self, stream: Stream, partition: int, *, after: int
-    ) -> tuple[Archive, str, str] | None:
-        """Return the archive that may have messages past `after`, and which stream they are of."""
-        part = self._ports.stack.part(stream, partition)
-        if stream is not Stream.JOURNAL or await self._archived(part) <= after:
-            return None
-        state, archive = await self._ports.states.of(part), await self._find()
-        return None if state is None or archive is None else (archive, part, state.created)
+    async def _reader(self, stream: Stream, partition: int, *, after: int) -> _SegmentReader | None:
+        """Return a reader of the archive that has what is past `after`; None: no archive has it.
 
-    async def _archived(self, part: str) -> int:
-        """Return up to where the messages of a stream may be in an archive alone."""
-        registry, gates = [
-            await bucket.get(STREAMS) for bucket in (self._ports.registry, self._ports.gates)
-        ]
-        notes = read_notes(
-            registry.value if registry is not None else None,
-            gates.value if gates is not None else None,
-        )
-        known = notes.get(part)
-        return known.archived if known is not None else 0
+        Raises:
+            NotInArchive: an archive has it, and none is named.
+        """
+        part = self._ports.stack.part(stream, partition)
+        if stream is not Stream.JOURNAL:
+            return None
+        known = await self._known(part)
+        state = await self._ports.states.of(part) if known.archived > after else None
+        if state is None:
+            return None
+        archive = await self._find()
+        if archive is None:  # guard: history-is-no-half-past
+            detail = f"its messages up to {state.first_seq - 1:,} are in an archive; {_WHERE}"
+            raise NotInArchive(part, detail=detail)
+        streams = (*known.continues, EarlierStream(created=state.created, seq=_NOW))
+        return _SegmentReader(archive, part, streams, after)
+
+    async def _known(self, part: str) -> KnownPast:
+        """Return what is noted of a stream."""
+        return (await noted(self._ports)).get(part, KnownPast())
 
     async def _past(self, kind: Kind, key: str) -> Sequence[RawMessage]:
         restored = await read_restored(self._ports, kind, key)
         archive = None if restored else await self._find()
-        return restored if archive is None else await archive.history(kind, key)
+        if archive is None:
+            return restored
+        known = await self._known(self._ports.stack.part_of(kind, key))
+        return await archive.history(kind, key, continued=known.continues)
 
 
 def _may_lack(kind: Kind, live: Sequence[Recorded]) -> bool:
@@ -204,13 +202,24 @@ def _may_lack(kind: Kind, live: Sequence[Recorded]) -> bool:
 
 
 class _SegmentReader:
-    """A position in the segments of one stream."""
+    """A position in the segments of one stream, and of those that it continues."""
 
-    def __init__(self, archive: Archive, part: str, created: str, after: int) -> None:
-        self._archive, self.part, self._created = archive, part, created
+    def __init__(
+        self, archive: Archive, part: str, streams: Sequence[EarlierStream], after: int
+    ) -> None:
+        self._archive, self.part, self._streams = archive, part, streams
         self.position = after
         """Everything up to here was returned, or was never in the stream."""
         self._segment: Manifest | None = None
+        self._up_to = START
+        """Up to where that segment is of the past of the stream."""
+
+    async def first_seq(self) -> int | None:
+        """Return where the oldest segment begins; None: there is none."""
+        for stream in self._streams:
+            for name in await self._archive.names(self.part, stream.created):
+                return seq_in(name)
+        return None
 
     async def read(self) -> Sequence[RawMessage] | None:
         """Return the next messages; None: no segment has more.
@@ -221,17 +230,27 @@ class _SegmentReader:
             self._segment = self._segment or await self._next()
             if self._segment is None:
                 return None
-            messages = await self._archive.next_block(self._segment, after=self.position)
+            block = await self._archive.next_block(self._segment, after=self.position)
+            messages = [each for each in block if each.seq <= self._up_to]
             if messages:
                 self.position = messages[-1].seq
                 return messages
+            self.position = max(self.position, min(self._segment.last_seq, self._up_to))
             self._segment = None
 
     async def _next(self) -> Manifest | None:
         """Return the segment that has what is past the position."""
-        streams = await self._archive.streams(self.part, self._created)
+        for stream in self._streams:
+            self._up_to = stream.seq
+            found = await self._next_of(stream)
+            if found is not None:
+                return found
+        return None
+
+    async def _next_of(self, stream: EarlierStream) -> Manifest | None:
+        streams = await self._archive.streams(self.part, stream.created)
         names = [name for each in streams for name in each.names]
-        if not names:
+        if not names or stream.seq <= self.position:
             return None
         begin = max(each.begin for each in streams)
         self.position = max(self.position, begin - 1)  # guard: archive-read-from-its-begin

@@ -71,6 +71,15 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_seq: int = 0
 
 
+class EarlierStream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A stream whose sequences another one goes on with, as one that was restored does."""
+
+    created: str
+    """When it was made."""
+    seq: int
+    """Up to where both have the same messages."""
+
+
 class KnownPast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of a stream."""
 
@@ -82,6 +91,8 @@ class KnownPast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a stream that keeps all begins; whoever empties one on purpose notes it here first."""
     archived: int = 0
     """Up to where its messages are in an archive, and may be gone from the stream."""
+    continues: tuple[EarlierStream, ...] = ()
+    """The streams that it was before it was restored, oldest first."""
     accepted: Acceptance | None = None
     """Who has accepted the last loss."""
 
@@ -251,15 +262,34 @@ def begun(states: Mapping[str, StreamState]) -> Notes:
     return {part: KnownPast(created=state.created) for part, state in states.items()}
 
 
-def accepted(loss: Loss, state: StreamState, consent: Consent, *, archived: int = 0) -> KnownPast:
+def restored(known: KnownPast, state: StreamState, *, part: str, earlier: str) -> KnownPast:
+    """Return what is to be known of a stream that was restored.
+
+    `known` was, when it was backed up as the one that was made at `earlier`.
+    """
+    ended = (EarlierStream(created=earlier, seq=state.last_seq),) if keeps_all(part) else ()
+    return msgspec.structs.replace(
+        known,
+        created=state.created,
+        seq=state.last_seq,
+        floor=max(FIRST_SEQ, state.first_seq),
+        continues=(*known.continues, *ended),  # guard: restored-stream-continues
+    )
+
+
+def accepted(
+    loss: Loss, state: StreamState, consent: Consent, *, before: KnownPast | None = None
+) -> KnownPast:
     """Return what is known of a stream once a person has accepted what it has lost.
 
-    `archived` is up to where it was in an archive before.
+    `before` was known of it; None: nothing.
     """
+    goes_on = before is not None and not loss.is_of_all
     return KnownPast(
         created=state.created,
         floor=max(FIRST_SEQ, state.first_seq),
-        archived=0 if loss.is_of_all else archived,
+        archived=before.archived if before is not None and goes_on else 0,
+        continues=before.continues if before is not None and goes_on else (),
         accepted=Acceptance(
             consent=consent,
             lack=loss.lack,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -12,8 +13,10 @@ import asyncpg
 from engine.episodes.episode import Episode, Status, fold
 from streams.jetstream import connect
 from streams.layout import AGGREGATE_STREAMS, Kind
-from streams.model.events import FindingEvent, StepRecorded
+from streams.model.events import EndStatus, EpisodeFinished, FindingEvent, StepRecorded
 from streams.model.findings import Finding
+from streams.model.retention import RetentionField
+from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from streams.subjects import Stack
 from tests.standing import standing
@@ -26,19 +29,37 @@ Row: TypeAlias = Mapping[str, Any]
 
 async def journal(url: str) -> Lives:
     """Return all of journal and state as they stand, read from the beginning."""
-    stack, lives = Stack(), defaultdict[tuple[Kind, str], list[Recorded]](list)
-    async with connect(url, stack=stack) as ports:
-        for stream in AGGREGATE_STREAMS:
-            for record in await standing(ports.log, stream):
-                lives[stack.aggregate_of(record.subject)].append(record)
+    async with connect(url, stack=Stack()) as ports:
+        return await lives_on(ports)
+
+
+async def lives_on(ports: Ports) -> Lives:
+    """Return the same of a log that is connected."""
+    lives = defaultdict[tuple[Kind, str], list[Recorded]](list)
+    for stream in AGGREGATE_STREAMS:
+        for record in await standing(ports.log, stream):
+            lives[ports.stack.aggregate_of(record.subject)].append(record)
     return lives
 
 
 async def differences(connection: asyncpg.Connection, lives: Lives) -> list[str]:
-    """Return every place where a table and the journal do not agree, in words."""
-    episodes = await connection.fetch("select * from vigil.episodes")
-    steps = await connection.fetch("select * from vigil.episode_steps order by step_no")
-    findings = await connection.fetch("select * from vigil.findings")
+    """Return every place where a table and the journal do not agree, in words.
+
+    Episodes whose rows have left by a cut of retention have none at all.
+    """
+    async with connection.transaction(isolation="repeatable_read"):
+        episodes = await connection.fetch("select * from vigil.episodes")
+        steps = await connection.fetch("select * from vigil.episode_steps order by step_no")
+        findings = await connection.fetch("select * from vigil.findings")
+        cuts = await connection.fetch("select what, before from vigil.retention_cuts")
+    there = {str(row["episode_id"]) for row in episodes}
+    before = {row["what"]: row["before"] for row in cuts}
+    left = {
+        (kind, key): _left(life, before)
+        for (kind, key), life in lives.items()
+        if kind is Kind.EPISODE and key not in there
+    }
+    lives = {of: [] if left.get(of) else life for of, life in lives.items()}
     return [
         *_episodes_that_differ(episodes, lives),
         *_steps_that_differ(steps, lives),
@@ -46,11 +67,22 @@ async def differences(connection: asyncpg.Connection, lives: Lives) -> list[str]
     ]
 
 
+def _left(life: Sequence[Recorded], before: Mapping[str, datetime]) -> bool:
+    """Return whether an episode is done, and has ended before that was cut."""
+    end = life[-1].commit
+    is_done = any(
+        isinstance(event, EpisodeFinished) and event.status is EndStatus.DONE
+        for event in end.events
+    )
+    return is_done and RetentionField.DONE in before and end.at < before[RetentionField.DONE]
+
+
 def _episodes_that_differ(rows: Sequence[Row], lives: Lives) -> Iterator[str]:
     found = {str(row["episode_id"]): row for row in rows}
     folded = {
         key: _episode_as_row(fold(life)) | {"journal_seq": life[-1].seq}
         for key, life in _of(Kind.EPISODE, lives)
+        if life
     }
     yield from _keys_that_differ("episode", found.keys(), folded.keys())
     for key in found.keys() & folded.keys():

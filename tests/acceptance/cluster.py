@@ -38,6 +38,7 @@ class NodeProcess:
         log: Path,
         env: Mapping[str, str],
         arguments: Sequence[str] = (),
+        folder: Path = ROOT,
     ) -> None:
         """Start it.
 
@@ -47,13 +48,14 @@ class NodeProcess:
             log: where its log lines go, and those of nodes that it starts.
             env: its settings, and whatever else its app wants to know.
             arguments: what else is typed.
+            folder: where that is typed; its `vigil.toml` has more settings.
         """
         self.name = name
         self.log = log
         log.touch()
         self._process = WarmProgram(
             ["node", "--app", app, *arguments],
-            folder=ROOT,
+            folder=folder,
             environ={**os.environ, "VIGIL_NODE": name, "VIGIL_LOG": "json", **env},
             log=log,
         )
@@ -115,15 +117,16 @@ class NodeProcess:
 class Cluster:
     """A NATS server that syncs every message, a Postgres, and nodes.
 
-    With the URL of others' NATS servers it uses those, and leaves its own alone.
+    With the URL of others' NATS servers it uses those, and leaves its own alone. Nodes run in
+    `folder`.
     """
 
-    def __init__(self, directory: Path, *, nats_url: str = "") -> None:
+    def __init__(self, directory: Path, *, nats_url: str = "", folder: Path = ROOT) -> None:
         self.directory = directory
         self.nats = EmbeddedNats(directory / "nats")
         self.postgres = EmbeddedPostgres(directory / "postgres")
         self.nodes: list[NodeProcess] = []
-        self._others_url = nats_url
+        self._others_url, self.folder = nats_url, folder
 
     @property
     def nats_url(self) -> str:
@@ -170,7 +173,9 @@ class Cluster:
         }
         log = self.directory / f"{name}.{len(self.nodes)}.log"
         settings = {**servers, **env}
-        node = NodeProcess(name, app=app, log=log, env=settings, arguments=arguments)
+        node = NodeProcess(
+            name, app=app, log=log, env=settings, arguments=arguments, folder=self.folder
+        )
         self.nodes.append(node)
         return node
 

@@ -102,6 +102,61 @@ async def test_a_stack_goes_on_from_an_incremental_backup_that_was_made_while_it
     assert vigil.run("doctor").returncode == 0
 
 
+ARCHIVE: Final = """
+[archive]
+store = "archive"
+hot_days = 0
+"""
+
+
+async def test_the_tables_of_a_restored_stack_have_what_was_archived_before_the_backup(
+    cluster, tmp_path
+):
+    cluster.folder = tmp_path / "home"
+    cluster.folder.mkdir()
+    (cluster.folder / "vigil.toml").write_text(ARCHIVE)
+    vigil, kept = vigil_of(cluster, cluster.folder), tmp_path / "backups"
+    node = await cluster.start("n1")
+    await ended(cluster, orders(0, 20), in_all=20)
+    purge_all(vigil)
+    await ended(cluster, orders(20, 30), in_all=30)
+    ordered(vigil, "backup", "create", str(kept))
+    # What is lost, and stays in the archive.
+    await ended(cluster, orders(30, 40), in_all=40)
+    purge_all(vigil)
+    assert node.stop() == 0
+    lose_all(cluster)
+    await cluster.query("drop schema vigil cascade")
+
+    ordered(vigil, "backup", "restore", str(kept))
+
+    await cluster.start("n1")
+    await ended(cluster, orders(40, 45), in_all=35)
+    purge_all(vigil)
+    found = await cluster.query("select subject_id from episodes")
+    numbers = sorted(int(each["subject_id"][1:]) for each in found)
+    assert numbers == [*range(30), *range(40, 45)]
+    verified = vigil.run("projections", "verify")
+    assert verified.returncode == 0, verified.stdout
+    await cluster.query("delete from vigil.episode_steps where step_no = 2")
+    await cluster.query("delete from vigil.episodes where subject_id in ('o3', 'o25', 'o41')")
+    ordered(vigil, "projections", "rebuild", "--yes")
+    verified = vigil.run("projections", "verify")
+    assert verified.returncode == 0, verified.stdout
+    [counted] = await cluster.query("select count(*) as there from vigil.episodes")
+    assert counted["there"] == 35
+
+
+async def ended(cluster: Cluster, payloads: dict[str, Any], *, in_all: int) -> None:
+    await cluster.publish("order.placed", payloads)
+    await cluster.wait_rows(ENDED, in_all, most_s=ENDED_S_MAX)
+
+
+def purge_all(vigil: Vigil) -> None:
+    """Have nothing but the archive know what has ended."""
+    vigil.wait_for("archive", "run", until=lambda done: done["parts"][0]["purged"]["messages"])
+
+
 async def test_a_stack_that_has_moved_on_goes_back_to_its_backup(cluster, tmp_path):
     vigil, kept = vigil_of(cluster, tmp_path), tmp_path / "backups"
     node = await cluster.start("n1")

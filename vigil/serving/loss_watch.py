@@ -46,6 +46,7 @@ from streams.model.losses import (
     read_notes,
     what_is_lost,
 )
+from streams.noted import noted
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
 
@@ -118,7 +119,7 @@ class LossWatch:
     async def begin(self) -> None:
         """Look at every stream, and note those that nobody has noted; raise `LogLost`."""
         ports, parts = self.ports, self.ports.states.parts
-        notes, positions = await self._noted(), await self._positions()
+        notes, positions = await noted(self.ports), await self._positions()
         for part in parts:
             known = notes.get(part, KnownPast())  # guard: loss-process-knows-others
             # guard: loss-process-knows-rows
@@ -168,8 +169,8 @@ class LossWatch:
 
         To be asked after the stream: whoever purges it on purpose notes that before.
         """
-        noted = (await self._noted()).get(part, KnownPast())
-        floor = max(known.floor, noted.floor)  # guard: loss-archived-is-not-lost
+        now = (await noted(self.ports)).get(part, KnownPast())
+        floor = max(known.floor, now.floor)  # guard: loss-archived-is-not-lost
         return msgspec.structs.replace(known, floor=floor)
 
     async def _losses(self, parts: Sequence[str]) -> dict[str, Loss]:
@@ -221,12 +222,6 @@ class LossWatch:
         self.on_loss()
         return error
 
-    async def _noted(self) -> Notes:
-        registry, gates = [
-            await bucket.get(STREAMS) for bucket in (self.ports.registry, self.ports.gates)
-        ]
-        return read_notes(_value(registry), _value(gates))
-
     async def _positions(self) -> Mapping[str, int]:
         stack = self.ports.stack
         parts = [stack.part(each, nth) for each in FOLLOWED for nth in stack.partitions_of(each)]
@@ -241,10 +236,10 @@ class LossWatch:
         """Add to the notes of a bucket the streams that it lacks."""
         for _ in range(NOTE_TRIES_MAX):
             entry = await bucket.get(STREAMS)
-            noted = read_notes(_value(entry), None)
-            if not found.keys() - noted.keys():
+            there = read_notes(_value(entry), None)
+            if not found.keys() - there.keys():
                 return
-            data = msgspec.json.encode({**found, **noted})
+            data = msgspec.json.encode({**found, **there})
             with suppress(RevisionConflict):
                 await bucket.put(STREAMS, data, after=entry.revision if entry else 0)
                 return

@@ -17,7 +17,7 @@ from streams.jetstream.connection.settings import LinkSettings
 from streams.jetstream.messages import api
 from streams.jetstream.messages.publish import Publisher, Write
 from streams.jetstream.setup import setup
-from streams.jetstream.setup.losses import note_streams
+from streams.jetstream.setup.losses import note_restored
 from streams.model.losses import REGISTRY
 from streams.subjects import Stack
 
@@ -68,7 +68,8 @@ async def restore_backup(
             info = await setup.info_of(link, each.stream)
             positions[each.part] = int(info["state"]["last_seq"]) if info is not None else 0
             tell(each.part, each.snapshot.size_bytes, each.snapshot.size_bytes)
-        await note_streams(link, stack)  # guard: restored-streams-noted
+        earlier = {each.part: each.created for each in ordered}
+        await note_restored(link, stack, earlier)  # guard: restored-streams-noted
         return RestoredStack(stack, manifest.streams, positions)
 
 

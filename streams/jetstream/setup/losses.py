@@ -36,7 +36,6 @@ from streams.keys import LOST, STREAMS, lost_key, published_key
 from streams.layout import PARTITIONED
 from streams.model.followed import Followed, decode_followed, encode_followed
 from streams.model.losses import (
-    FIRST_SEQ,
     GATES,
     Consent,
     KnownPast,
@@ -48,6 +47,7 @@ from streams.model.losses import (
     accepted,
     begun,
     may_catch_up,
+    restored,
     what_is_lost,
 )
 from streams.subjects import Stack
@@ -112,9 +112,7 @@ async def accept_losses(
         await _set_positions(link, stack, positions, now)
         notes = found.notes
         agreed = {
-            part: accepted(
-                loss, states[part], consent, archived=notes.get(part, KnownPast()).archived
-            )
+            part: accepted(loss, states[part], consent, before=notes.get(part))
             for part, loss in now.items()
         }
         await _write(link, stack, {**begun(states), **found.notes, **agreed})
@@ -129,19 +127,14 @@ async def remove_marks(url: str, *, stack: Stack, settings: LinkSettings | None 
         await api.ask(link, f"STREAM.PURGE.{stream}", which, about=stream)
 
 
-async def note_streams(link: Link, stack: Stack) -> None:
+async def note_restored(link: Link, stack: Stack, earlier: Mapping[str, str]) -> None:
     """Note the streams of `stack` as they are, since they were restored.
 
-    What was noted before of what they are not to have any more stays.
+    `earlier` has when each was made that was backed up. What was noted of that stays.
     """
     states, before = await _states(link, stack), await notes_of(link, stack)
     notes = {
-        part: msgspec.structs.replace(
-            before.get(part, KnownPast()),
-            created=each.created,
-            seq=each.last_seq,
-            floor=max(FIRST_SEQ, each.first_seq),
-        )
+        part: restored(before.get(part, KnownPast()), each, part=part, earlier=earlier[part])
         for part, each in states.items()
     }
     await _write(link, stack, notes)

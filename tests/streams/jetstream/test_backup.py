@@ -18,7 +18,7 @@ from streams.jetstream.connection.settings import LinkSettings
 from streams.jetstream.messages import api
 from streams.keys import STREAMS
 from streams.layout import Stream
-from streams.model.losses import KnownPast, Notes
+from streams.model.losses import EarlierStream, KnownPast, Notes
 from streams.ports.log import START
 from streams.subjects import Stack
 from tests.contracts.samples import commit, deliveries_of
@@ -85,6 +85,7 @@ async def test_what_was_archived_before_is_known_of_a_restored_stack(nats, other
     async with connect(nats.url, stack=stack) as ports:
         for bucket in (ports.registry, ports.gates):
             await bucket.put(STREAMS, msgspec.json.encode(known))
+        before = await ports.states.of("journal")
         await saved(nats, stack, tmp_path / "kept")
 
     await restored(other, tmp_path / "kept")
@@ -94,6 +95,8 @@ async def test_what_was_archived_before_is_known_of_a_restored_stack(nats, other
         state = await ports.states.of("journal")
     assert (noted["journal"].archived, noted["journal"].seq) == (7, 0)
     assert noted["journal"].created == state.created
+    assert noted["journal"].continues == (EarlierStream(created=before.created, seq=0),)
+    assert noted["events"].continues == ()
 
 
 async def test_an_increment_shares_what_nobody_has_changed(nats, stack, tmp_path):
