@@ -71,10 +71,10 @@ ASKING: Final = "select episode_id::text as id from episodes where blocked_by = 
 class Desk:
     """A stack that encrypts what it has of clients, with a node that has worked for two of them."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, folder: Path, **settings: str) -> None:
+        self.cluster, self.settings = cluster, settings
         urls = {"VIGIL_NATS_URL": cluster.nats_url, "VIGIL_POSTGRES_DSN": cluster.postgres.dsn}
-        self.vigil = Vigil(folder, **urls)
+        self.vigil = Vigil(folder, **urls, **settings)
 
     def order(self, *words: str) -> str:
         done = self.vigil.run(*words)
@@ -101,7 +101,7 @@ class Desk:
             pass
         found = self.vigil.ask("encrypt", "--kind", "client_id", "--reason", "law")
         assert found == {"kinds": ["client_id"]}
-        return await self.cluster.start("n1", app=APP)
+        return await self.cluster.start("n1", app=APP, **self.settings)
 
     async def hurry(self) -> None:
         """Have whatever has ended leave the journal at once, which no settings may ask for."""
@@ -122,6 +122,21 @@ class Desk:
     async def wait_ended(self, episodes: int) -> None:
         await self.cluster.wait_rows(ENDED, episodes, most_s=ENDED_S_MAX)
         await self.cluster.wait_rows("select 1 from dead_letters", episodes, most_s=ENDED_S_MAX)
+
+    async def see_rebuilt(self) -> None:
+        """See the rows be what the log says now, and a rebuild make them of it again."""
+        self.order("projections", "verify")
+        await self.cluster.query("update findings set summary = 'spoilt'")
+        assert self.vigil.run("projections", "verify").returncode == 1
+        self.order("projections", "rebuild", "--yes")
+        self.order("projections", "verify")
+
+    async def see_filled_again(self, node: NodeProcess) -> None:
+        """See the rows be made of the log again, as after any loss of them."""
+        assert node.stop() == 0
+        await self.cluster.query("drop schema vigil cascade")
+        await self.cluster.start("n1", app=APP)
+        await self.wait_ended(4)
 
     async def subjects(self) -> dict[str, int]:
         rows = await self.cluster.query("select subject_id from episodes")
@@ -154,13 +169,9 @@ async def test_what_is_erased_is_in_no_file_and_all_else_stays(cluster, tmp_path
     assert KEPT in str(desk.vigil.ask("findings", "list"))
     assert "no key any more" in desk.order("erase", *WHOSE, "--yes")
 
-    # The rows are made of the log again, as after any loss of them.
-    assert node.stop() == 0
-    await cluster.query("drop schema vigil cascade")
-    await cluster.start("n1", app=APP)
-    await desk.wait_ended(4)
-    assert await counts(cluster) == before
-    assert places_of(tmp_path, ERASED) == []
+    await desk.see_rebuilt()
+    await desk.see_filled_again(node)
+    assert (await counts(cluster), places_of(tmp_path, ERASED)) == (before, [])
     assert "$erased" in str(desk.vigil.ask("episodes", "show", asked))
     # What comes about the client from now on has a key of its own.
     await cluster.publish(CALLED, {"x9": payload("123", "a new name")})
@@ -199,4 +210,8 @@ async def test_what_was_archived_and_backed_up_is_erased_too(cluster, tmp_path):
     assert (await counts(cluster))["episodes"] == before["episodes"]
     [gone] = [each for each in desk.vigil.ask("episodes", "list") if each["subject_id"] == "123"]
     assert "$erased" in str(desk.vigil.ask("episodes", "show", gone["episode_id"]))
+    assert KEPT in str(desk.vigil.ask("findings", "list"))
+    # Of what only the archive has, too.
+    await desk.see_rebuilt()
+    assert places_of(tmp_path, ERASED) == []
     assert KEPT in str(desk.vigil.ask("findings", "list"))

@@ -17,7 +17,7 @@ class Three:
     """The servers by name. Entering starts them and waits for a leader."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._running = AsyncExitStack()
         self.servers: dict[str, EmbeddedNats] = {}
 
@@ -27,7 +27,7 @@ class Three:
         return ",".join(server.url for server in self.servers.values())
 
     async def __aenter__(self) -> Self:
-        servers = await self._running.enter_async_context(three(self._directory, sync="always"))
+        servers = await self._running.enter_async_context(three(self.directory, sync="always"))
         self.servers = {f"s{number}": server for number, server in enumerate(servers, start=1)}
         return self
 

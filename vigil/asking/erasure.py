@@ -20,8 +20,10 @@ from projections.postgres import erase as rows
 from streams import jetstream
 from streams.archive.history import with_history
 from streams.clock import SystemClock
+from streams.layout import Stream
 from streams.model.events import KindsEncrypted
 from streams.model.sealed import key_name
+from streams.ports.all import Ports
 from streams.ports.log import EventLog, Recorded
 from streams.sealing.seals import KEYS_S, Seals
 from vigil.archiving.find import finding_archive
@@ -33,6 +35,14 @@ _CLOCK: Final = SystemClock()
 
 FORGOTTEN_S: Final = KEYS_S + 1.0
 """How long after a key is destroyed no process knows it any more, in seconds."""
+
+
+OF_COPIES: Final = (
+    "servers that copy streams have the key in the log of their copies, which each of them writes "
+    "anew within three minutes"
+)
+"""What is left of a key for a while. Source: `compactInterval` of nats-server, 2 minutes and up to
+one more; measured, 40 s on three servers of 2.15.1."""
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +112,14 @@ async def erase(
         async with pooled(config) as pool:
             read = partial(_read, with_history(there.opened, find).log, traces.aggregates)
             made = await rows.make_rows_anew(pool, there.ports.stack, read)
-            left = await rows.write_files_anew(pool)
-    return Erasure(traces=traces, is_dry=False, key_id=order.key_id, rows=made, left=left)
+            left = [await rows.write_files_anew(pool), await _left_of_key(ports)]
+    said = "\n".join(each for each in left if each)
+    return Erasure(traces=traces, is_dry=False, key_id=order.key_id, rows=made, left=said)
+
+
+async def _left_of_key(ports: Ports) -> str:
+    state = await ports.states.of(ports.stack.part(Stream.JOURNAL, 0))
+    return OF_COPIES if state is not None and state.copies > 1 else ""
 
 
 async def _read(log: EventLog, aggregates: Sequence[str]) -> AsyncIterator[Sequence[Recorded]]:
