@@ -112,8 +112,9 @@ def wrong(wanted: Mapping[str, Sequence[PublicEvent]], told: Told) -> Iterator[s
                 yield f"{subject}: nobody was told {event.name} {event.id}"
                 continue
             for message in messages:
-                if _payload(message) != event.payload:
-                    yield f"{event.id}: told {_payload(message)} instead of {event.payload}"
+                payload = msgspec.json.decode(msgspec.json.encode(event.payload))
+                if _payload(message) != payload:
+                    yield f"{event.id}: told {_payload(message)} instead of {payload}"
             if messages[0].seq < first_at:
                 yield f"{subject}: {event.id} was told before what came before it"
             first_at = messages[0].seq

@@ -6,8 +6,8 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.ports.log import Follower, Recorded
 from streams.subjects import Stack
-from tests.acceptance.agreement import journal
+from tests.acceptance.agreement import lives_on
 from tests.acceptance.cluster import Cluster, NodeProcess, wait_until
 from tests.chaos import app as chaos_app
 from tests.chaos import ledger
@@ -33,7 +33,6 @@ from tests.streams.jetstream.wire import Wire, Wires
 from tests.told import expected, told_on, wrong
 from vigil.ports import ApprovalTarget, decide_request
 
-APP: Final = "tests.chaos.app:app"
 ANSWER_S: Final = 0.4
 """How long the outside takes to answer: so long that a node rarely dies without a call under way.
 With 0.05 s, a node that repeated what must not be repeated went unnoticed."""
@@ -84,11 +83,12 @@ class Run:
     cluster: Cluster
     size: Size
     settings: Mapping[str, str]
+    app: str = "tests.chaos.app:app"
     members: list[Member] = field(default_factory=list)
     happened: Counter[Fault] = field(default_factory=Counter)
 
     def launch(self, name: str, wires: Wires) -> NodeProcess:
-        return self.cluster.launch(name, app=APP, url=wires.url, **self.settings)
+        return self.cluster.launch(name, app=self.app, url=wires.url, **self.settings)
 
     async def start(self, wires: Sequence[Wires]) -> None:
         """Start a node on each of `wires`, and wait until all are up."""
@@ -190,7 +190,7 @@ async def judged(this: Run, ports: Ports, published: Sequence[str], entries: Pat
     """Return what became of what was `published`, once the tables know all of it."""
     cluster = this.cluster
     await _wait_projected(cluster, ports)
-    lives, noted = await journal(cluster.nats_url), ledger.Entries.read(entries)
+    lives, noted = await lives_on(ports), ledger.Entries.read(entries)
     diffs = await cluster.differences(lives)
     told = await told_on(cluster.nats_url, ports)
     records = [record for life in lives.values() for record in life]
@@ -224,7 +224,7 @@ async def publish(ports: Ports, size: Size) -> list[str]:
 
 async def approve_all(ports: Ports) -> None:
     """Approve whatever episodes ask for, for ever; a server that is away is asked again."""
-    async with ports.log.follow() as follower, asyncio.TaskGroup() as group:
+    async with _following(ports) as follower, asyncio.TaskGroup() as group:
         while True:
             for record in await _next(follower):
                 match record.commit.events[-1]:
@@ -233,6 +233,19 @@ async def approve_all(ports: Ports) -> None:
                         group.create_task(_approve(ports, id_, mark))
                     case _:
                         pass
+
+
+@asynccontextmanager
+async def _following(ports: Ports) -> AsyncIterator[Follower]:
+    """Follow the journal from its beginning; a server that is away is asked again."""
+    async with AsyncExitStack() as opened:
+        follower: Follower | None = None
+        while follower is None:
+            try:
+                follower = await opened.enter_async_context(ports.log.follow())
+            except Unavailable:
+                await asyncio.sleep(ANSWER_S)
+        yield follower
 
 
 async def _next(follower: Follower) -> Sequence[Recorded]:
@@ -266,7 +279,7 @@ async def wait_ended(ports: Ports, count: int, *, within_s: float) -> None:
     """Wait until so many episodes have ended, or until no more can be expected to."""
     ended: set[str] = set()
     begun_s = time.monotonic()
-    async with ports.log.follow() as follower:
+    async with _following(ports) as follower:
         while len(ended) < count and time.monotonic() < begun_s + within_s:
             for record in await _next(follower):
                 if any(isinstance(event, EpisodeFinished) for event in record.commit.events):

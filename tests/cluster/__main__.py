@@ -23,7 +23,8 @@ from tests.chaos.run import Size, say
 from tests.cluster.faults import ServerFault
 from tests.cluster.run import ClusterOutcome, run
 
-WRONG_ON_REPLICAS: Final = ("unequal", "lost")
+COUNTED: Final = ("acknowledged", "compared", "purged_meanwhile", "purged", "rows_left")
+WRONG_ON_REPLICAS: Final = ("unequal", "lost", "incomplete")
 
 ENDS_S_MAX: Final = 240.0
 """Longest until every episode has ended, in seconds: a lease takes longer to lapse here, and each
@@ -55,6 +56,7 @@ def main() -> None:
         total.update(runs=1, clean=not found, episodes=size.episodes, functions=size.functions)
         total.update(_counted(outcome))
         say(f"  {outcome.acknowledged} acknowledged, {outcome.compared} compared on each server")
+        say(f"  {outcome.purged_meanwhile} purged meanwhile, {outcome.purged} at the end")
         for fault in found[:SHOWN_MAX]:
             say(f"  {fault}")
     print(json.dumps({"nodes": size.nodes, "lease_s": size.lease_s, "seed": seed, **total}))
@@ -79,7 +81,7 @@ def _counted(outcome: ClusterOutcome) -> dict[str, int]:
     happened |= {fault.value: count for fault, count in outcome.happened.items()}
     wrong = {name: len(getattr(of_nodes.verdict, name)) for name in WRONG}
     replicas = {f"{name} on replicas": len(getattr(outcome, name)) for name in WRONG_ON_REPLICAS}
-    counts = {"acknowledged": outcome.acknowledged, "compared": outcome.compared}
+    counts = {name: getattr(outcome, name) for name in COUNTED}
     return {**happened, **of_nodes.exercised, **wrong, **replicas, **counts}
 
 

@@ -38,6 +38,8 @@ MARGIN: Final = timedelta(seconds=2)
 LIFE: Final = re.compile(r"(\d+)(ms|s)")
 """A time to live as we write it."""
 
+GONE: Final = "was acknowledged and is gone"
+
 OF_THE_ANSWER: Final = frozenset({"Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"})
 """Headers that are about the answer, not the message."""
 
@@ -173,9 +175,9 @@ def lost(
     for stream, written in acknowledged.items():
         kept = replica[stream]
         changed = [seq for seq, one in written.items() if seq in kept and not _is(kept[seq], one)]
-        yield from _told(stream, changed, "is another message")
+        yield from told(stream, changed, "was acknowledged and is another message")
         if stream in for_ever:
-            yield from _told(stream, [seq for seq in written if seq not in kept], "is gone")
+            yield from told(stream, [seq for seq in written if seq not in kept], GONE)
         if stream in buckets:
             newest = {one.subject: seq for seq, one in sorted(written.items())}
             there = {one.subject: seq for seq, one in sorted(kept.items())}
@@ -184,14 +186,15 @@ def lost(
                 for subject, seq in newest.items()
                 if there.get(subject, 0) < seq and not written[seq].expires
             ]
-            yield from _told(stream, gone, "is gone, or an older one of its key")
+            yield from told(stream, gone, f"{GONE}, or an older one of its key")
 
 
 def _is(kept: Kept, written: Written) -> bool:
     return (kept.subject, digest_of(kept.data)) == (written.subject, written.digest)
 
 
-def _told(stream: str, seqs: Sequence[int], what: str) -> Iterator[str]:
-    yield from (f"{stream} {seq} was acknowledged and {what}" for seq in islice(seqs, SHOWN_MAX))
+def told(stream: str, seqs: Sequence[int], what: str) -> Iterator[str]:
+    """Yield what is wrong with messages, in words: a few of them one by one."""
+    yield from (f"{stream} {seq} {what}" for seq in islice(seqs, SHOWN_MAX))
     if len(seqs) > SHOWN_MAX:
-        yield f"{stream}: {len(seqs)} in all that were acknowledged and {what}"
+        yield f"{stream}: {len(seqs)} in all, each {what}"

@@ -5,34 +5,54 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from streams.errors import StreamError
+from engine.archive.run import last_report
+from engine.orders.store import give_order
+from streams.errors import StreamError, Unavailable
 from streams.jetstream import LinkSettings, connect
-from streams.layout import AGGREGATE_STREAMS, Stream
+from streams.layout import AGGREGATE_STREAMS, Kind, Stream
 from streams.ports.all import Ports
 from streams.subjects import Stack
+from tests.acceptance.agreement import lives_on
 from tests.acceptance.cluster import Cluster
 from tests.chaos import app as chaos_app
 from tests.chaos import ledger
 from tests.chaos.faults import Fault, plan
 from tests.chaos.run import ANSWER_S, Outcome, Run, Size, judged, live, say
 from tests.cluster.acknowledged import Acknowledged
+from tests.cluster.archived import (
+    JOURNAL_S,
+    KEPT,
+    archive_of,
+    as_kept,
+    incomplete,
+    name_archive,
+    read_archive,
+    whole,
+)
 from tests.cluster.faults import PlannedFault, ServerFault, plan_servers
-from tests.cluster.replicas import End, differences, lost, read
+from tests.cluster.replicas import End, Replica, differences, lost, read
 from tests.cluster.servers import Server, Servers, three_servers
 
+APP: Final = "tests.cluster.app:app"
 REPLICAS: Final = 3
 SETTINGS: Final = LinkSettings(replicas=REPLICAS)
 MADE_S_MAX: Final = 60.0
 FILLER_CHARS: Final = 48 * 1024
 FILLER_EVERY_S: Final = 0.05
 """Together a block of the server, of 8 MB, every eight seconds."""
+
+PURGED_DURING_S: Final = JOURNAL_S + 25.0
+"""How long things go wrong while the journal is purged of what has ended, in seconds."""
+
+PURGED_S_MAX: Final = JOURNAL_S + 30.0
+"""Longest after that until it has nothing more of it, in seconds: a lease may have to lapse."""
 
 POLL_S: Final = 0.5
 
@@ -96,6 +116,23 @@ class Breaking:
 
 
 @dataclass(frozen=True)
+class _Faults:
+    run: Run
+    breaking: Breaking
+    size: Size
+    kinds: Sequence[ServerFault]
+
+    async def happen(self, seed: int, during_s: float, ports: Ports) -> None:
+        """Let nodes and servers suffer what is planned from `seed`, while blocks are filled."""
+        of_nodes = plan(seed, nodes=self.size.nodes, lease_s=self.size.lease_s, during_s=during_s)
+        await asyncio.gather(
+            self.run.suffer([each for each in of_nodes if each.fault is not Fault.RESTART]),
+            self.breaking.suffer(plan_servers(seed, during_s=during_s, kinds=self.kinds)),
+            _fill_blocks(ports, of=seed, during_s=during_s),
+        )
+
+
+@dataclass(frozen=True)
 class ClusterOutcome:
     """What became of one run."""
 
@@ -108,7 +145,17 @@ class ClusterOutcome:
     unequal: Sequence[str]
     """Streams whose replicas differ."""
     lost: Sequence[str]
-    """What was acknowledged and is not on a replica."""
+    """What was acknowledged and is neither on a replica nor in the archive."""
+    purged: int
+    """Messages of the journal that only the archive has."""
+    purged_meanwhile: int
+    """What had left the journal when the last fault had passed."""
+    kept: str
+    """Why the journal still has what ended long ago; empty: it does not."""
+    rows_left: int
+    """Episodes whose rows have left the tables."""
+    incomplete: Sequence[str]
+    """What a replica and the archive do not have together, or have twice."""
 
     def faults(self) -> list[str]:
         """Return all that is wrong."""
@@ -116,6 +163,8 @@ class ClusterOutcome:
             *self.of_nodes.verdict.faults(),
             *(f"replicas differ: {each}" for each in self.unequal),
             *(f"acknowledged and lost: {each}" for each in self.lost),
+            *(f"live and archived: {each}" for each in self.incomplete),
+            *([f"not purged: {self.kept}"] if self.kept else []),
         ]
 
 
@@ -128,46 +177,38 @@ async def run(
 ) -> ClusterOutcome:
     """Run once, with what goes wrong planned from `seed`; servers suffer only `kinds`."""
     entries, stack, acknowledged = directory / "ledger", Stack(), Acknowledged()
+    archive = archive_of(directory / "archive", stack)
+    name_archive(directory / "home", directory / "archive")
     async with AsyncExitStack() as running:
         port = running.enter_context(ledger.running(entries, answer_s=ANSWER_S))
         starting = three_servers(directory / "nats", has_small_disk=ServerFault.FULL in kinds)
         servers = await running.enter_async_context(starting)
-        cluster = await running.enter_async_context(Cluster(directory, nats_url=servers.url))
-        settings = {
-            "VIGIL_LEASE_S": str(size.lease_s),
-            "VIGIL_REPLICAS": str(REPLICAS),
-            chaos_app.LEDGER: str(port),
-        }
-        this, breaking = Run(cluster, size, settings), Breaking(servers)
+        cluster = await running.enter_async_context(
+            Cluster(directory, nats_url=servers.url, folder=directory / "home")
+        )
+        this = Run(cluster, size, _settings(size, ledger_port=port), app=APP)
+        breaking = Breaking(servers)
         ours = await servers.connect(acknowledged.tap)
         await _make(ours.url, stack)
         await this.start([await servers.connect(acknowledged.tap) for _ in range(size.nodes)])
-        async with connect(ours.url, stack=stack, settings=SETTINGS) as ports:
-            planned = plan(seed, nodes=size.nodes, lease_s=size.lease_s, during_s=size.during_s)
-            of_nodes = [each for each in planned if each.fault is not Fault.RESTART]
-            of_servers = plan_servers(seed, during_s=size.during_s, kinds=kinds)
-
-            async def suffering() -> None:
-                await asyncio.gather(
-                    this.suffer(of_nodes),
-                    breaking.suffer(of_servers),
-                    _fill_blocks(ports, during_s=size.during_s),
-                )
-
+        async with connect(ours.url, stack=stack, settings=SETTINGS) as own:
+            ports = whole(own, archive)
+            await give_order(ports, KEPT)
             supervising = asyncio.create_task(this.supervise())
-            published = await live(ports, size, suffering())
+            faults = _Faults(this, breaking, size, kinds)
+            published = await live(ports, size, faults.happen(seed, size.during_s, ports))
+            # An episode that is open holds all that came later: most goes when the last has ended.
+            await faults.happen(seed + 1, PURGED_DURING_S, ports)
+            purged_meanwhile = await _first_seq(ports) - 1
+            kept = await _wait_purged(ports)
             supervising.cancel()
+            await servers.wait_caught_up()
             outcome = await judged(this, ports, published, entries)
+            rows_left = await _rows_left(cluster, ports)
         for member in this.members:
             member.process.kill()
-        streams = await servers.wait_caught_up()
-        stopping_at = datetime.now(UTC)
-        await asyncio.gather(*(server.stop() for server in servers.servers))
-        end = End.between(stopping_at, datetime.now(UTC))
-        replicas = {
-            server.name: await read(server.store, streams, directory / "alone" / server.name)
-            for server in servers.servers
-        }
+        replicas, end = await _stopped(servers, directory / "alone")
+    archived, journal = await read_archive(archive), stack.stream(Stream.JOURNAL)
     return ClusterOutcome(
         of_nodes=outcome,
         happened=breaking.happened,
@@ -178,13 +219,74 @@ async def run(
             f"{name}: {each}"
             for name, replica in replicas.items()
             for each in lost(
-                replica, acknowledged.written, for_ever=for_ever(stack), buckets=buckets(stack)
+                {**replica, journal: {**as_kept(archived), **replica[journal]}},
+                acknowledged.written,
+                for_ever=for_ever(stack),
+                buckets=buckets(stack),
             )
+        ],
+        purged=len(archived.keys() - set().union(*(each[journal] for each in replicas.values()))),
+        purged_meanwhile=purged_meanwhile,
+        kept=kept,
+        rows_left=rows_left,
+        incomplete=[
+            f"{name}: {each}"
+            for name, replica in replicas.items()
+            for each in incomplete(archived, replica[journal])
         ],
     )
 
 
-async def _fill_blocks(ports: Ports, *, during_s: float) -> None:
+async def _stopped(servers: Servers, scratch: Path) -> tuple[Mapping[str, Replica], End]:
+    """Stop the servers once each has all; return what each has, and when they stopped."""
+    streams = await servers.wait_caught_up()
+    begun = datetime.now(UTC)
+    await asyncio.gather(*(server.stop() for server in servers.servers))
+    end = End.between(begun, datetime.now(UTC))
+    replicas = {
+        server.name: await read(server.store, streams, scratch / server.name)
+        for server in servers.servers
+    }
+    return replicas, end
+
+
+def _settings(size: Size, *, ledger_port: int) -> Mapping[str, str]:
+    return {
+        "VIGIL_LEASE_S": str(size.lease_s),
+        "VIGIL_REPLICAS": str(REPLICAS),
+        chaos_app.LEDGER: str(ledger_port),
+    }
+
+
+async def _wait_purged(ports: Ports) -> str:
+    """Wait until all that ended is in the archive alone; return what keeps it in the journal."""
+    head, until_s = await ports.log.head(), time.monotonic() + PURGED_S_MAX
+    while time.monotonic() < until_s:
+        if await _first_seq(ports) > head:
+            return ""
+        await asyncio.sleep(POLL_S)
+    report = await last_report(ports)
+    return report.parts[0].floor.words if report is not None else "nothing was ever archived"
+
+
+async def _first_seq(ports: Ports) -> int:
+    """Return where the journal begins; servers that are away are asked again."""
+    while True:
+        with suppress(Unavailable):
+            state = await ports.states.of(Stream.JOURNAL.value)
+            assert state is not None, "nobody has deleted it"
+            return state.first_seq
+        await asyncio.sleep(POLL_S)
+
+
+async def _rows_left(cluster: Cluster, ports: Ports) -> int:
+    """Return how many episodes the log has that the tables do not have any more."""
+    lives = await lives_on(ports)
+    (count,) = await cluster.query("select count(*) as there from episodes")
+    return sum(kind is Kind.EPISODE for kind, _ in lives) - int(count["there"])
+
+
+async def _fill_blocks(ports: Ports, *, of: int, during_s: float) -> None:
     """Publish what nobody listens to, so much that the servers begin new blocks meanwhile.
 
     What they lose by how they store a whole block, episodes alone would take an hour to show.
@@ -193,7 +295,9 @@ async def _fill_blocks(ports: Ports, *, during_s: float) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(int(during_s / FILLER_EVERY_S)):
             await asyncio.sleep(max(0.0, begun_s + number * FILLER_EVERY_S - time.monotonic()))
-            filler = ports.domain_events.publish("filler", {"text": text}, id=f"filler{number}")
+            filler = ports.domain_events.publish(
+                "filler", {"text": text}, id=f"filler{of}.{number}"
+            )
             group.create_task(filler)
 
 
@@ -211,7 +315,7 @@ async def _make(url: str, stack: Stack) -> None:
 
 
 def for_ever(stack: Stack) -> list[str]:
-    """Return the streams from which nothing goes while a run lasts."""
+    """Return the streams from which nothing goes while a run lasts, but into the archive."""
     streams = (Stream.EVENTS, Stream.DEAD, *AGGREGATE_STREAMS)
     return [stack.stream(stream) for stream in streams]
 
