@@ -16,6 +16,7 @@ FULL: Final = "full"
 
 WORDS: Final = frozenset(
     {
+        "aged",  # How many simulated stacks archive and purge for some days.
         "agents",  # Each commit of an agent at which nodes are killed, not two of them.
         "archived",  # How often who archives is killed.
         "attacked",  # A loss and a delay of each commit, not one of the two.

@@ -84,6 +84,12 @@ class Weather:
         if is_fine:
             self._rates |= dict.fromkeys(set(Fault) - HARMLESS, 0.0)
 
+        self._stormy = self._rates
+
+    def gather(self) -> None:
+        """Let things go wrong again, as they did at first."""
+        self._rates = self._stormy
+
     def clear_up(self) -> None:
         """Let nothing go wrong from here on."""
         self._rates = dict.fromkeys(Fault, 0.0)

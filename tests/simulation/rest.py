@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -86,4 +87,9 @@ def _held(servers: Servers, stream: Stream) -> list[StreamMessage]:
 
 def at_s(message: StreamMessage) -> float:
     """Return when a message was stored, in simulated seconds."""
-    return (message.at - EPOCH).total_seconds()
+    return seconds(message.at)
+
+
+def seconds(at: datetime) -> float:
+    """Return a time in simulated seconds."""
+    return (at - EPOCH).total_seconds()

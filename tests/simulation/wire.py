@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -38,6 +38,7 @@ from streams.memory.durable import MemoryDelivery, MemorySource
 from streams.model.commands import Command, WorkflowCommand
 from streams.model.events import EpisodeFinished, EpisodeOpened, WorkflowFinished, WorkflowStarted
 from streams.model.foreign_streams import ForeignStream
+from streams.model.losses import StreamState
 from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry, BucketWatch
 from streams.ports.delivery import QueuePosition, Unreadable
@@ -50,6 +51,7 @@ from streams.ports.domain_events import (
 )
 from streams.ports.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
 from streams.ports.log import START, Commit, Follower, Recorded
+from streams.ports.states import RawReader
 from streams.ports.timers import Due, PendingTimer, Timer
 from streams.wire import codec
 from streams.wire.messages import COMMIT_HEADER
@@ -863,6 +865,37 @@ class WiredObjects:
         return await self.wire.request(f"get {digest}", lambda: done(objects.get(digest)))
 
 
+@dataclass
+class WiredStates:
+    """See `streams.ports.states.StreamStates`."""
+
+    wire: Wire
+
+    @property
+    def parts(self) -> Sequence[str]:
+        return self.wire.servers.ports.states.parts
+
+    async def of(self, part: str) -> StreamState | None:
+        states = self.wire.servers.ports.states
+        return await self.wire.request(f"look at {part}", lambda: done(states.of(part)))
+
+    def newest(self, part: str) -> int:
+        return self.wire.servers.ports.states.newest(part)
+
+    async def wait_doubt(self, *, within_s: float) -> bool:
+        await self.wire.life.clock.sleep(within_s)
+        return False
+
+    def read(self, part: str, *, after: int) -> AbstractAsyncContextManager[RawReader]:
+        return self.wire.servers.ports.states.read(part, after=after)
+
+    async def purge(self, part: str, *, below: int) -> int:
+        states = self.wire.servers.ports.states
+        return await self.wire.request(
+            f"purge {part} below {below}", lambda: done(states.purge(part, below=below))
+        )
+
+
 def wired(life: Life, servers: Servers) -> Ports:
     """Return the ports as `life` meets them."""
     wire = Wire(life, servers)
@@ -878,5 +911,5 @@ def wired(life: Life, servers: Servers) -> Ports:
         objects=WiredObjects(wire),
         refusals=servers.ports.refusals,
         deltas=servers.ports.deltas,
-        states=servers.ports.states,
+        states=WiredStates(wire),
     )

@@ -19,6 +19,8 @@ import msgspec
 import structlog
 
 from engine.node.node import Node
+from engine.retention.step import RetentionStep
+from engine.retention.worker import STEPS
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE
 from streams.clock import SystemClock
@@ -150,7 +152,7 @@ class World:
     _numbers: int = 0
 
     def __post_init__(self) -> None:
-        self.programme = programme_of(self.seed)
+        self.programme = self._programme()
         self.weather = Weather(self.seed, is_fine=self.programme.is_fine)
         stack = Stack(NAME, PARTITIONS[self.seed % len(PARTITIONS)])
         ports = memory_ports(stack=stack, clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
@@ -169,7 +171,7 @@ class World:
 
     async def run(self) -> History:
         """Let it happen, and return what did."""
-        with _told() as surprises, _chance_of(self.seed):
+        with told() as surprises, chance_of(self.seed):
             self._open_queues()
             self.errands.prepare()
             slots = [asyncio.create_task(self._slot(name)) for name in NODES]
@@ -202,7 +204,9 @@ class World:
     async def _live(self, life: Life) -> None:
         ports = wired(life, self.servers)
         _life.set(life)
-        node = Node(self._app(life), ports, name=life.name, clock=life.clock)
+        node = Node(
+            self._app(life), ports, name=life.name, clock=life.clock, lets_go=self._lets_go(life)
+        )
         running = asyncio.create_task(node.run())
         projecting = [
             asyncio.create_task(
@@ -224,6 +228,12 @@ class World:
 
     def _app(self, life: Life) -> App:
         return simulated_app(Outside(Wire(life, self.servers), self.ledger), self.programme)
+
+    def _programme(self) -> Programme:
+        return programme_of(self.seed)
+
+    def _lets_go(self, life: Life) -> Sequence[RetentionStep]:
+        return STEPS
 
     async def _stop(self, node: Node) -> None:
         if self.weather.draw(Fault.STOPPED):
@@ -352,7 +362,7 @@ def _unless_away() -> Iterator[None]:
 
 
 @contextmanager
-def _chance_of(seed: int) -> Iterator[None]:
+def chance_of(seed: int) -> Iterator[None]:
     """Draw from `seed` what nobody could guess, too: ids of requests end up on the log.
 
     So does the time of whoever changes a definition, who has no clock of their own.
@@ -364,7 +374,7 @@ def _chance_of(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _told() -> Iterator[list[str]]:
+def told() -> Iterator[list[str]]:
     """Collect what nodes log as errors, and what asyncio complains about.
 
     What a dead process still says on its way out is nobody's news: a real one says nothing.
