@@ -53,7 +53,7 @@ class PurgeDeadLetters:
             return StepReport(step=self.name, problem="Postgres does not say which rows are left")
         part = run.ports.stack.part(Stream.DEAD)
         position = await Position.read(run.ports, part)
-        end = position.written  # guard: unpublished-letter-stays
+        end = position.written.seq  # guard: unpublished-letter-stays
         if rows.positions:
             end = min(end, rows.positions.get(part, 0))
         look = _Look(run, before, rows, {}, end)
