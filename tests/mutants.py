@@ -1557,6 +1557,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/repartition/test_repartition.py",
     ),
     Mutant(
+        "lease-ends-with-its-keeping",
+        "the lease of a node ends when nothing is covered any more",
+        dropped,
+        "tests/engine/runtime/test_node_lease.py",
+    ),
+    Mutant(
         "claim-for-counted-attempt",
         "a claim is for the attempt that the journal counts to",
         without("binary.0"),

@@ -76,9 +76,9 @@ class CoverWatcher:
         """Take note of commits, in their order."""
         now_s = self.clock.monotonic_s()
         for each in records:
-            self.covered.note(each, at_s=now_s)
-        if not self.covered.leases <= self._standing:
-            self._is_new.set()
+            lease = self.covered.note(each, at_s=now_s)
+            if lease is not None and lease not in self._standing:
+                self._is_new.set()
 
     async def watch(self) -> None:
         """Look at the leases for ever: when one may have ended or is new, and now and then."""

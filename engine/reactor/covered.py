@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from engine.episodes.attempt import needs_claim
 from streams.model.events import EpisodeFinished, EpisodeStarted
 from streams.ports.log import Recorded
@@ -22,6 +24,7 @@ class CoveredAttempt(NamedTuple):
     """The newest attempt at an episode, which the lease of its node stands for."""
 
     start: Recorded
+    """Without its events: a payload may be large."""
     attempt: int
     lease: NodeLeaseRef
     seen_s: float
@@ -35,21 +38,22 @@ class CoveredEpisodes:
         self._episodes: dict[str, CoveredAttempt] = {}
         """By subject, oldest first."""
 
-    def note(self, record: Recorded, *, at_s: float) -> None:
-        """Take note of a commit that was seen at `at_s` on the monotonic clock."""
-        events = record.commit.events
-        for event in events:
+    def note(self, record: Recorded, *, at_s: float) -> NodeLeaseRef | None:
+        """Take note of a commit that was seen at `at_s` on the monotonic clock.
+
+        Return the lease that stands for the attempt which begins there; None: none does.
+        """
+        covered: CoveredAttempt | None = None
+        for event in record.commit.events:
             if isinstance(event, EpisodeStarted):
+                covered = _covered(record, event, at_s)
                 self._episodes.pop(record.subject, None)
-                if (since := event.node_lease_since) is not None:
-                    lease = NodeLeaseRef(event.node, since)
-                    self._episodes[record.subject] = CoveredAttempt(
-                        record, event.attempt, lease, at_s
-                    )
-        if record.subject in self._episodes and (
-            isinstance(events[-1], EpisodeFinished) or needs_claim(events, has_outputs_left=False)
-        ):
+        if covered is not None:
+            self._episodes[record.subject] = covered
+        if record.subject in self._episodes and _leaves(record):
             del self._episodes[record.subject]
+            return None
+        return covered.lease if covered is not None else None
 
     @property
     def first_seq(self) -> int:
@@ -74,3 +78,18 @@ class CoveredEpisodes:
         for each in covered:
             if self._episodes.get(each.start.subject) is each:
                 del self._episodes[each.start.subject]
+
+
+def _covered(record: Recorded, started: EpisodeStarted, at_s: float) -> CoveredAttempt | None:
+    if started.node_lease_since is None:
+        return None
+    start = replace(record, commit=replace(record.commit, events=()))
+    lease = NodeLeaseRef(started.node, started.node_lease_since)
+    return CoveredAttempt(start, started.attempt, lease, at_s)
+
+
+def _leaves(record: Recorded) -> bool:
+    """Return whether an attempt is over with a commit, or has a claim since before it."""
+    events = record.commit.events
+    is_over = any(isinstance(event, EpisodeFinished) for event in events)
+    return is_over or needs_claim(events, has_outputs_left=False)

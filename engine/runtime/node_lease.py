@@ -89,6 +89,7 @@ class NodeLease:
             try:
                 await wait_first(lost.wait(), self._make_claims())
             finally:
+                self._keeper.forget(held)  # guard: lease-ends-with-its-keeping
                 self._lose()
 
     async def give_up(self) -> None:

@@ -316,3 +316,21 @@ def test_a_node_that_stops_gives_its_lease_up():
             assert not desk.claim().cover()
 
     play(story)
+
+
+def test_a_lease_that_nobody_keeps_any_more_lapses():
+    """What it covered was stopped: who follows the journal must see that nobody has it."""
+
+    async def story(desk):
+        keeping = asyncio.create_task(desk.lease.keep())
+        beating = asyncio.create_task(desk.keeper.beat())
+        await desk.clock.sleep(0.01)
+        claim = desk.claim()
+        claim.cover()
+        keeping.cancel()
+        await desk.clock.sleep(TTL_S + 1.0)
+        beating.cancel()
+        assert claim.is_lost
+        assert (await desk.leases.standing(node_claim("n1"))).state == "expired"
+
+    play(story)
