@@ -1563,6 +1563,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_node_lease.py",
     ),
     Mutant(
+        "frozen-node-claims-nothing",
+        "a node that stood still claims nothing that others may have",
+        never,
+        "tests/engine/runtime/test_node_lease.py",
+    ),
+    Mutant(
         "claim-for-counted-attempt",
         "a claim is for the attempt that the journal counts to",
         without("binary.0"),

@@ -87,7 +87,7 @@ class NodeLease:
                 continue
             self._held = held
             try:
-                await wait_first(lost.wait(), self._make_claims())
+                await wait_first(lost.wait(), self._make_claims(held))
             finally:
                 self._keeper.forget(held)  # guard: lease-ends-with-its-keeping
                 self._lose()
@@ -105,11 +105,14 @@ class NodeLease:
         for each in covered:
             each.lose_cover()
 
-    async def _make_claims(self) -> None:
+    async def _make_claims(self, held: Held) -> None:
         """Make claims of their own for what has grown old, or was let go, for ever."""
         clock = self._keeper.clock
         while True:
             await clock.sleep(self._grown_s / 2)
+            # After its node stood still, others may have gone on with it, and be done.
+            if not self._is_trusted(held):  # guard: frozen-node-claims-nothing
+                continue
             grown_s = clock.monotonic_s() - self._grown_s
             due = [each for each, since_s in self._covered.items() if since_s <= grown_s]
             due += [each for each in self._let_go if each not in due]

@@ -105,7 +105,9 @@ async def test_a_stack_goes_on_from_an_incremental_backup_that_was_made_while_it
 ARCHIVE: Final = """
 [archive]
 store = "archive"
-hot_days = 0
+
+[retention]
+journal = "8d"
 """
 
 

@@ -26,7 +26,7 @@ ASKED = {
     "list_episode_causes": (records.EpisodeCause, 3),
     "list_steps": (records.StepRow, 4),
     "list_timeline": (records.TimelineEntry, 5),
-    "list_findings": (records.FindingSummary, 10),
+    "list_findings": (records.FindingSummary, 9),
     "show_finding": (records.FindingRecord, 2),
     "list_finding_events": (records.FindingEventRow, 4),
     "list_outputs": (records.OutputSummary, 8),

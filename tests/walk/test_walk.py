@@ -17,12 +17,12 @@ from vigil import Actor, App, event
 # A branch is counted in its function, or in the agent that it is part of: `functions/activity.py`
 # is one more file, and a replay enters it for each record that it waits for.
 MOST = {  # way: files, changes
-    "converge": (38, 127),
-    "proposal": (53, 206),
-    "approval and delivery": (37, 202),  # Who decides may be of a group: `waits/deciders.py`;
-    "approved output": (62, 408),  # and of several: an approval is given before it is whole.
-    "kill to next step": (35, 208),
-    "kill to end": (40, 294),
+    "converge": (40, 135),
+    "proposal": (55, 221),
+    "approval and delivery": (39, 217),  # Who decides may be of a group: `waits/deciders.py`;
+    "approved output": (64, 438),  # and of several: an approval is given before it is whole.
+    "kill to next step": (38, 229),
+    "kill to end": (42, 311),
 }
 CHAIN_MOST = 24
 

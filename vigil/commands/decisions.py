@@ -10,7 +10,6 @@ import typer
 from typer import Option
 
 from streams.clock import SystemClock
-from vigil.client.client import Client
 from vigil.commands.call import call
 from vigil.options import IsJson, IsWide, Limit, PastTime, read_past
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
@@ -19,6 +18,7 @@ from vigil.printing.tables import Row
 
 if TYPE_CHECKING:
     from projections.records import DecisionSummary
+    from vigil.client.client import Client
     from vigil.client.page import Page
 
 DECISIONS: Final = Listing(

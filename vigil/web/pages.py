@@ -6,7 +6,6 @@ request ──▶ who? ──▶ may? ──▶ read ──▶ drawn ──▶ f
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -24,6 +23,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from engine.people.identity import Identity, Role
+from engine.runtime.gather import together
 from streams.model.people import SavedView
 from vigil.client import Client
 from vigil.errors import Mistake, ServerAway, VigilError, one_line
@@ -98,7 +98,7 @@ class Pages:
         try:
             position = NOWHERE if asked.at else await read_position(self.client)
             # The position first, so that what is drawn is as new at least.
-            drawn, waiting, views = await asyncio.gather(
+            drawn, waiting, views = await together(
                 screen.draw(self.client, asked),
                 count_waiting(self.client, at=asked.at),
                 self._views(identity),

@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import nats as nats_client
 import pytest
@@ -33,9 +35,6 @@ from tests.tidy.test_tidy import ROOT
 KILLS = size("archived", short=5, full=30)
 EPISODES = 60
 """That begin and end before each kill."""
-
-WORK_S = 0.4
-"""About how long the victim is at work when nobody kills it, in seconds (measured)."""
 
 
 async def lived(ports: Ports, first: int) -> None:
@@ -77,7 +76,7 @@ async def messages_on_server(nats, stack) -> int:
 async def test_kills_while_old_segments_leave_lose_nothing_else_and_leave_no_file(
     adapter, nats, stack, tmp_path: Path
 ):
-    rng, killed = Random(11), 0
+    rng, killed, work_s = Random(11), 0, 0.0
     settings = LinkSettings(lease_ttl_s=LEASE_S)
     async with (
         connect(nats.url, stack=stack, settings=settings) as ports,
@@ -89,29 +88,39 @@ async def test_kills_while_old_segments_leave_lose_nothing_else_and_leave_no_fil
         async def find() -> Archive:
             return Archive(store, stack)
 
-        for number in range(KILLS):
+        for number in range(KILLS + 1):
             await lived(ports, number * EPISODES)
-            # First what is to leave is archived, so that the kill falls into what comes after.
-            is_done = await run_victim(*arguments, kill_after_s=rng.uniform(0, WORK_S))
-            killed += not is_done
+            # How long it takes if nobody kills it is seen first.
+            kill_after_s = rng.uniform(0, work_s) if number else None
+            is_done, took_s = await run_victim(*arguments, kill_after_s=kill_after_s)
+            work_s, killed = work_s if number else took_s, killed + (not is_done)
             seqs = []
             async with with_history(ports, find).log.follow(Stream.JOURNAL) as follower:
                 while records := await follower.receive(most=500, wait_s=0.5):
                     seqs += [each.seq for each in records]
             assert seqs == [*range(seqs[0], 3 * EPISODES * (number + 1) + 1)]
-        assert await run_victim(*arguments, kill_after_s=None)
+        assert (await run_victim(*arguments, kill_after_s=None)).is_done
         (stream,) = await archive.streams()
         files = await store.names(stack.name)
     assert (len(stream.names), stream.left) == (1, [])
     assert len(files) == 2
-    assert stream.begin > 3 * EPISODES * (KILLS - 1)
+    assert stream.begin > 3 * EPISODES * KILLS
     if adapter == "nats":
         assert await messages_on_server(nats, stack) == 2 * len(files)  # A chunk, and what it is.
     assert killed >= KILLS // 2
 
 
-async def run_victim(*arguments: str, kill_after_s: float | None) -> bool:
-    """Run it, kill it so long after it has begun, and return whether it had ended before."""
+class Victim(NamedTuple):
+    """What became of one."""
+
+    is_done: bool
+    """Whether it had done its work before it was killed, if it was."""
+    took_s: float
+    """Since it began."""
+
+
+async def run_victim(*arguments: str, kill_after_s: float | None) -> Victim:
+    """Run it, and kill it so long after it has begun."""
     module = "tests.engine.archive.victim"
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -124,28 +133,40 @@ async def run_victim(*arguments: str, kill_after_s: float | None) -> bool:
     )
     assert process.stdout is not None
     async with asyncio.timeout(60):
-        said = await process.stdout.readline()
-        if kill_after_s is not None:
-            await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=kill_after_s)
-            if process.returncode is None:
-                process.send_signal(signal.SIGKILL)
-        said += await process.stdout.read()
+        is_done = b"done" in await process.stdout.readline()  # If there was nothing to do.
+        begun_s = time.monotonic()
+        reading = asyncio.ensure_future(read_until_done(process.stdout))
+        await asyncio.wait([reading], timeout=kill_after_s)
+        if kill_after_s is not None and process.returncode is None:
+            process.send_signal(signal.SIGKILL)
+        is_done = await reading or is_done
+        took_s = time.monotonic() - begun_s
         await process.wait()
-    return b"done" in said
+    return Victim(is_done, took_s)
+
+
+async def read_until_done(stdout: asyncio.StreamReader) -> bool:
+    """Read what a victim says; return whether it says that it is done."""
+    while line := await stdout.readline():
+        if b"done" in line:
+            return True
+    return False
 
 
 @pytest.mark.timeout(600)
 async def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(nats, stack, tmp_path: Path):
-    rng, killed = Random(7), 0
+    rng, killed, work_s = Random(7), 0, 0.0
     folder = tmp_path / "archive"
     settings = LinkSettings(lease_ttl_s=LEASE_S)
     async with connect(nats.url, stack=stack, settings=settings) as ports:
         arguments = (nats.url, stack.name, str(folder))
-        for number in range(KILLS):
+        for number in range(KILLS + 1):
             await lived(ports, number * EPISODES)
-            is_done = await run_victim(*arguments, kill_after_s=rng.uniform(0, WORK_S))
-            killed += not is_done
-        assert await run_victim(*arguments, kill_after_s=None)
+            # How long it takes if nobody kills it is seen first.
+            kill_after_s = rng.uniform(0, work_s) if number else None
+            is_done, took_s = await run_victim(*arguments, kill_after_s=kill_after_s)
+            work_s, killed = work_s if number else took_s, killed + (not is_done)
+        assert (await run_victim(*arguments, kill_after_s=None)).is_done
         state = await ports.states.of("journal")
         archive = Archive(FolderArchive(folder), stack)
 
@@ -159,7 +180,7 @@ async def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(nats, stack, 
                 seqs += [each.seq for each in records]
                 ids += [each.commit.id for each in records]
         some = [await archive.history(Kind.EPISODE, f"e{n}") for n in (0, EPISODES, EPISODES + 7)]
-    commits = 3 * EPISODES * KILLS
+    commits = 3 * EPISODES * (KILLS + 1)
     assert state.first_seq == commits + 1
     assert seqs == [*range(1, commits + 1)]
     assert len(set(ids)) == commits

@@ -318,6 +318,20 @@ def test_a_node_that_stops_gives_its_lease_up():
     play(story)
 
 
+def test_who_cannot_trust_its_lease_claims_nothing_for_what_it_covered():
+    """Others may have gone on with it by now, and be done."""
+
+    async def story(desk):
+        async with desk.up(renews=False):
+            await desk.clock.sleep(TTL_S - 1.0)
+            claim = desk.claim()
+            claim.cover()
+            await desk.clock.sleep(2 * GROWN_S)
+            assert KEY not in desk.leases.claimed()
+
+    play(story)
+
+
 def test_a_lease_that_nobody_keeps_any_more_lapses():
     """What it covered was stopped: who follows the journal must see that nobody has it."""
 

@@ -74,7 +74,7 @@ async def test_who_is_in_no_group_with_a_role_is_told_so(address, page, provider
     await page.get_by_role("link", name="Sign in with Example").click()
 
     await expect(page.get_by_role("heading", level=1)).to_have_text("Not signed in")
-    await expect(page.locator("main")).to_contain_text("no group of yours has a role here")
+    await expect(page.locator("main")).to_contain_text("No group of yours has a role here")
 
 
 async def test_a_provider_that_is_away_is_told_and_passwords_work_on(address, page, provider):

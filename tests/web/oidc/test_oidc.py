@@ -267,7 +267,7 @@ async def test_what_another_issuer_says_is_not_believed(browser, provider):
 async def test_a_name_takes_over_nobody(browser, client, provider):
     await client.people.add("ann", role="admin", password="correct horse battery")
     refused = await login(browser)
-    assert "there is &#39;ann&#39; already" in refused.text
+    assert "There is &#39;ann&#39; already" in refused.text
     assert SESSION not in browser.cookies
     provider.person["preferred_username"] = "bob"
     await client.people.add("bob", role="approver")

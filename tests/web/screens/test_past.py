@@ -74,7 +74,7 @@ async def test_nothing_is_ordered_in_the_past(browser, now, path):
     answer = await browser.get(path, params=at(now))
 
     assert answer.status_code == 400
-    assert "nobody orders anything in the past" in answer.text
+    assert "Nobody orders anything in the past" in answer.text
 
 
 @pytest.mark.parametrize("name", ABOUT_ONE)
@@ -170,7 +170,7 @@ async def test_what_can_be_no_time_is_said_in_a_line(browser, path, text):
     answer = await browser.get(path, params={"at": text})
 
     assert answer.status_code == 400
-    assert "at: " in answer.text
+    assert "At: " in answer.text
 
 
 def test_no_time_is_yet_to_come():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from htpy import Element, div, li, small, ul
 
+from engine.runtime.gather import together
 from projections.records import FindingSummary
 from vigil.client import Client
 from vigil.client.actors import ActorSummary
@@ -43,7 +43,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
 
 async def places(client: Client, text: str) -> list[Place]:
     """Return where `text` may lead: pages, actors, findings, and what has such an id."""
-    actors, findings, by_id = await asyncio.gather(
+    actors, findings, by_id = await together(
         _actors(client), client.findings.list(limit=FINDINGS_MAX), _by_id(client, text)
     )
     return [*by_id, *pages(text), *of_actors(actors, text), *of_findings(findings.items, text)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from htpy import Element, Node, a, div, fragment, li, p, small, span, ul
 
+from engine.runtime.gather import together
 from projections.records import CostSummary, EpisodeSummary, FindingSummary
 from vigil.client import Client
 from vigil.client.episodes import EpisodeSpan
@@ -52,7 +52,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     if asked.at is not None:
         return await draw_past(client, asked)
     nodes, positions = await _read_nodes(client)
-    numbers, chart, latest, findings = await asyncio.gather(
+    numbers, chart, latest, findings = await together(
         _numbers(client, asked),
         _day(client, asked, nodes),
         _latest(client, asked),
@@ -73,7 +73,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
 
 async def draw_past(client: Client, asked: PageRequest) -> Drawn:
     """Read what counts most as it was, and draw it; charts, costs and nodes have no past."""
-    numbers, latest, findings = await asyncio.gather(
+    numbers, latest, findings = await together(
         _numbers(client, asked), _latest(client, asked), _worst(client, asked)
     )
     return Drawn(

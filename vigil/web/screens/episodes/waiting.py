@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from htpy import Node, a, fragment, small
 
+from engine.runtime.gather import gather_bounded
 from projections.records import EpisodeSummary
 from vigil.client import Client
 from vigil.errors import ServerAway
@@ -61,11 +61,10 @@ async def read_queues(
     if not actors:
         return {}
     obstacles = await _obstacles(client, actors)
-    running = await asyncio.gather(
-        *(
-            client.episodes.list(actor=actor, status="running", limit=RUNNING_MAX)
-            for actor in actors
-        )
+    running = await gather_bounded(
+        lambda actor: client.episodes.list(actor=actor, status="running", limit=RUNNING_MAX),
+        actors,
+        in_flight_max=ACTORS_MAX,
     )
     return {
         actor: ActorQueue(
