@@ -34,7 +34,6 @@ READS = [
     ("dead", "list"),
     ("dead", "show", "k"),
     ("inbox",),
-    ("decisions",),
     ("sql", "select 1"),
     ("publish", "a.b", "{}", "--create-stack"),
 ]
