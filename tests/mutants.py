@@ -1569,6 +1569,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_node_lease.py",
     ),
     Mutant(
+        "ending-node-cuts-off-itself",
+        "what an ending node ran takes its end for no lost claim",
+        dropped,
+        "tests/engine/runtime/test_node_lease.py",
+    ),
+    Mutant(
         "claim-for-counted-attempt",
         "a claim is for the attempt that the journal counts to",
         without("binary.0"),

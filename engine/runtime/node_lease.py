@@ -88,6 +88,9 @@ class NodeLease:
             self._held = held
             try:
                 await wait_first(lost.wait(), self._make_claims(held))
+            except asyncio.CancelledError:
+                self._covered.clear()  # guard: ending-node-cuts-off-itself
+                raise
             finally:
                 self._keeper.forget(held)  # guard: lease-ends-with-its-keeping
                 self._lose()

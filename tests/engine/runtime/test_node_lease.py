@@ -332,19 +332,49 @@ def test_who_cannot_trust_its_lease_claims_nothing_for_what_it_covered():
     play(story)
 
 
-def test_a_lease_that_nobody_keeps_any_more_lapses():
-    """What it covered was stopped: who follows the journal must see that nobody has it."""
+class Broken(FakeLeases):
+    """Leases that fail as nobody expects when a claim of an episode is made."""
+
+    async def acquire(self, key, *, holder, attempt=1):
+        if key.startswith("episode."):
+            raise RuntimeError("a bug")
+        return await super().acquire(key, holder=holder, attempt=attempt)
+
+
+async def kept_no_more(desk: Desk, keeping: asyncio.Task[None]) -> None:
+    """Wait until a lease would have lapsed that nobody keeps, and see that it has."""
+    beating = asyncio.create_task(desk.keeper.beat())
+    await desk.clock.sleep(TTL_S + 2 * GROWN_S)
+    beating.cancel()
+    await asyncio.gather(keeping, beating, return_exceptions=True)
+    assert (await desk.leases.standing(node_claim("n1"))).state == "expired"
+
+
+def test_a_lease_that_nobody_keeps_any_more_lapses_and_stops_what_it_covered():
+    """Who follows the journal must see that nobody has it."""
+
+    async def story(desk):
+        desk.leases = desk.keeper._leases = Broken(desk.clock, ttl_s=TTL_S)
+        keeping = asyncio.create_task(desk.lease.keep())
+        await desk.clock.sleep(0.01)
+        claim = desk.claim()
+        claim.cover()
+        await kept_no_more(desk, keeping)
+        assert (desk.lost, claim.is_lost) == ([KEY], True)
+
+    play(story)
+
+
+def test_a_node_that_ends_cuts_off_by_itself_what_its_lease_covered():
+    """What takes its end for a lost claim would go on with something else."""
 
     async def story(desk):
         keeping = asyncio.create_task(desk.lease.keep())
-        beating = asyncio.create_task(desk.keeper.beat())
         await desk.clock.sleep(0.01)
         claim = desk.claim()
         claim.cover()
         keeping.cancel()
-        await desk.clock.sleep(TTL_S + 1.0)
-        beating.cancel()
-        assert claim.is_lost
-        assert (await desk.leases.standing(node_claim("n1"))).state == "expired"
+        await kept_no_more(desk, keeping)
+        assert (desk.lost, claim.is_lost) == ([], False)
 
     play(story)
