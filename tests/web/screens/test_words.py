@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 
 import pytest
 
 from vigil.client.stack.nodes import StreamPosition
 from vigil.web.drawing.charts import scale
+from vigil.web.drawing.parts import pill
 from vigil.web.screens.actors import _option
 from vigil.web.screens.overview import lag
 
@@ -48,3 +50,16 @@ def test_an_option_in_seconds_is_told_as_a_length_of_time():
 )
 def test_the_overview_says_how_far_the_rows_are(positions, says):
     assert lag(positions) == says
+
+
+@pytest.mark.parametrize(
+    ("state", "turns"), [("running", True), ("low", False), ("proposed", False), ("done", False)]
+)
+def test_only_the_icon_of_what_runs_turns(state, turns):
+    assert ("turns" in str(pill(state))) is turns
+
+
+def test_nothing_turns_on_a_page_that_does_not_change_by_itself():
+    style = files("vigil.web").joinpath("static", "console.css").read_text()
+
+    assert re.findall(r"([^{}\n]*)\{ animation: turn ", style) == ["[data-live] .pill.turns svg "]

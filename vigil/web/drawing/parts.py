@@ -127,7 +127,8 @@ def pill(state: object, says: str = "") -> Element:
     """Return a state by colour, icon and word together; `says` is its word, if it is another."""
     text = str(state)
     hue, drawn = look(text)
-    return span(class_=["pill", hue])[icon(drawn), says or text.replace("_", " ")]
+    turns = text == "running"
+    return span(class_=["pill", hue, {"turns": turns}])[icon(drawn), says or text.replace("_", " ")]
 
 
 def when(at: object, now: datetime) -> Node:
