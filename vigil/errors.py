@@ -4,6 +4,7 @@ VigilError
 ├── Mistake          cannot work as it was called or set  exit 2: change the call or the setting
 └── Trouble          the surroundings do not play along   exit 1: look at what has happened
     ├── NotFound     nothing has that id, name or key     look which there are
+    ├── AlreadyDecided what was asked waits no more       look who has decided it, and why
     ├── StackNotFound  nobody has made the stack          correct its name, or start a node
     ├── ServerAway   NATS or Postgres does not answer     start it, and make the same call again
     ├── NotSignedIn  who asks has not shown who that is   sign in, or ask an admin
@@ -33,6 +34,7 @@ from streams.model.losses import LogLost
 
 if TYPE_CHECKING:
     from engine.errors import EngineError
+    from vigil.asking.approval_requests import ApprovalDecision
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISTAKE: Final = 2
@@ -69,6 +71,15 @@ class Trouble(VigilError):
 
 class NotFound(Trouble):
     """Nothing in the stack has that id, name or key."""
+
+
+class AlreadyDecided(Trouble):
+    """What is to be decided on does not wait any more: somebody has decided it, or it has ended."""
+
+    def __init__(self, says: str, decision: ApprovalDecision) -> None:
+        super().__init__(says)
+        self.decision = decision
+        """How it was decided, by whom, when and why."""
 
 
 class StackNotFound(Trouble):

@@ -59,3 +59,18 @@ async def test_who_has_asked_is_refused_with_the_reason_and_two_others_decide(
     assert (await by_the_api(browser, asked, "carol")).status_code == 200
     ended = await client.episodes.wait(asked)
     assert ended.summary == "3.0: approved"
+
+
+async def test_who_comes_too_late_reads_what_was_decided_by_whom_when_and_why(
+    browser, client, asked
+):
+    await client.approvals.decide(asked, "deny", by="bob", reason="not on a Friday")
+    await client.episodes.wait(asked)
+
+    answer = await browser.get(f"/inbox/episode/{asked}", headers=APPROVER)
+
+    assert answer.status_code == 200
+    assert "<h1>Already decided</h1>" in answer.text
+    for word in ("denied", "bob", "not on a Friday", "<time ", f'href="/episodes/{asked}"'):
+        assert word in answer.text
+    assert "/do/approvals." not in answer.text

@@ -27,7 +27,7 @@ from streams.model.waits import Approval
 from streams.ports.all import Ports
 from streams.ports.log import Recorded
 from vigil.asking.requests import CommandResult
-from vigil.errors import Mistake, NotFound, Trouble
+from vigil.errors import AlreadyDecided, Mistake, NotFound, Trouble
 
 APPROVED: Final = events.Resolution.APPROVED.value
 DENIED: Final = events.Resolution.DENIED.value
@@ -254,7 +254,8 @@ async def read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalRe
         raise Trouble(f"{target} does not ask for approval{those}")
     newest = mine[-1]
     if newest.decision is not None:
-        raise Trouble(f"{target} does not wait any more: {newest.decision.in_words}")
+        says = f"{target} does not wait any more: {newest.decision.in_words}"
+        raise AlreadyDecided(says, newest.decision)
     return newest, owner_of(records)
 
 

@@ -69,7 +69,8 @@ class ApprovalCalls:
         Raises:
             Mistake: nothing can be called so, or the beginning of an id is that of several.
             NotFound: there is no such thing on the journal.
-            Trouble: it does not ask for approval, or does not wait any more.
+            AlreadyDecided: it does not wait any more.
+            Trouble: it does not ask for approval.
         """
         target = await self._whole(target)
         async with self._connections.log(about=str(target)) as ports:

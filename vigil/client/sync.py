@@ -493,7 +493,8 @@ class SyncApprovalCalls:
         Raises:
             Mistake: nothing can be called so, or the beginning of an id is that of several.
             NotFound: there is no such thing on the journal.
-            Trouble: it does not ask for approval, or does not wait any more.
+            AlreadyDecided: it does not wait any more.
+            Trouble: it does not ask for approval.
         """
         return self._thread.run(self._calls.read(target))
 

@@ -123,6 +123,15 @@ async def test_before_it_began_a_single_thing_is_none(browser, addresses, now, n
     assert answer.status_code == 404
 
 
+async def test_what_waited_in_the_past_leads_to_itself_and_never_to_its_decision(browser, now):
+    page = (await browser.get("/inbox", params=at(now))).text
+
+    links = set(re.findall(r'<a class="btn" href="(/[^"?]*)[^"]*at=[^"]*">Look<', page))
+    kinds = {each.split("/")[1] for each in links}
+    assert kinds == {"episodes", "workflows", "dead-letters"}
+    assert not re.findall(r'href="/inbox/', page)
+
+
 async def test_ages_of_a_page_of_the_past_are_as_of_then(browser, client):
     (paused, *_) = await client.orders.list(actor="archive", reverse=True)
     late = paused.at + timedelta(seconds=1)

@@ -34,10 +34,10 @@ from htpy import input as entry
 from engine.people.identity import Role
 from projections.records import EpisodeRecord
 from streams.json import unraw
-from vigil.asking.approval_requests import ApprovalRequest, changed
+from vigil.asking.approval_requests import ApprovalDecision, ApprovalRequest, changed
 from vigil.client import Client
 from vigil.client.types import ApprovalTarget
-from vigil.errors import Mistake
+from vigil.errors import AlreadyDecided, Mistake
 from vigil.web.drawing.parts import act, card, field, place, sheet, value, when
 from vigil.web.screen import Drawn, PageRequest, Screen
 
@@ -56,7 +56,10 @@ ROWS_MAX: Final = 16
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read a request, and draw it; with changes, also what they make of the plan."""
     target = target_of(asked)
-    request = await client.approvals.read(target)
+    try:
+        request = await client.approvals.read(target)
+    except AlreadyDecided as error:
+        return decided(error.decision, target, asked)
     episode = await client.episodes.get(target.id) if target.kind == "episode" else None
     plan = unraw(request.plan)
     patch = patch_of(plan, asked.filters)
@@ -73,6 +76,23 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
         side=("decide", "about"),
         up=("/inbox", "Inbox"),
     )
+
+
+def decided(decision: ApprovalDecision, target: ApprovalTarget, asked: PageRequest) -> Drawn:
+    """Return a page that says how a request was decided, for who comes too late."""
+    told = card(
+        "Nothing is to be decided here any more",
+        sheet(
+            [
+                ("Outcome", decision.outcome),
+                ("By", decision.by),
+                ("When", when(decision.at, asked.now)),
+                ("Why", decision.reason),
+                ("Asked", _source(target)),
+            ]
+        ),
+    )
+    return Drawn(title="Already decided", parts={"decided": told}, up=("/inbox", "Inbox"))
 
 
 def target_of(asked: PageRequest) -> ApprovalTarget:

@@ -63,7 +63,8 @@ def _row(item: InboxItem, asked: PageRequest) -> Element:
     about = " ".join(each for each in (item.subject_kind, item.subject_id) if each)
     source = " / ".join(each for each in (item.actor_id, item.expectation_id) if each)
     equals = item.episodes or 1
-    page, may = page_of(item), asked.at is None and is_decided(item)
+    page = page_of(item) if asked.at is None else source_of(item)
+    may = asked.at is None and is_decided(item)
     key = f"{item.kind}.{item.id}.{item.expectation_id}.{item.item}"
     return li(data_key=key, data_row=True)[
         div[
@@ -103,10 +104,19 @@ def page_of(item: InboxItem) -> str:
             return place("inbox", "episode", item.id)
         case "output":
             return place("inbox", "output", item.id)
-        case "workflow_step" if not item.editable:  # It has failed, and asks for no approval.
-            return place("workflows", item.id)
-        case "workflow_step":
+        case "workflow_step" if item.editable:  # Others have failed, and ask for no approval.
             return place("inbox", "step", item.id, item.expectation_id)
+        case _:
+            return source_of(item)
+
+
+def source_of(item: InboxItem) -> str:
+    """Return the address of what waits itself, which has a past where its decision has none."""
+    match item.kind:
+        case "output":
+            return place("outputs", item.id)
+        case "workflow_step":
+            return place("workflows", item.id)
         case "dead_letter":
             return place("dead-letters", item.id)
         case _:
