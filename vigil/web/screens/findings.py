@@ -218,12 +218,20 @@ def figures(
             ("Changed", when(finding.updated_at, asked.now)),
             ("Expires", when(finding.expires_at, asked.now)),
             ("Ended", when(finding.cleared_at, asked.now)),
-            ("Raises", count(finding.raise_no)),
+            ("Times raised", count(finding.raise_no)),
+            ("Updates", updates(finding)),
             ("Episodes", count(own.episodes) if own else None),
             ("Their cost", money(own.cost_usd) if own else None),
             ("Confidence", f"{finding.confidence:.0%}"),
         ]
     )
+
+
+def updates(finding: FindingRecord) -> str:
+    """Return how often a finding was seen again since it was raised last, as far as is read."""
+    kinds = [each.kind for each in finding.history if each.raise_no == finding.raise_no]
+    number = kinds.count(UPDATED)
+    return f"{number:,}{'' if RAISED in kinds else '+'}" if number else ""
 
 
 def causes(related: Sequence[RelatedFinding]) -> Node:
@@ -278,19 +286,72 @@ def history(changes: Sequence[FindingEventRow], asked: PageRequest) -> Element:
     """Return what happened to a finding, the latest first."""
     return card(
         "History",
-        ol(".changes")[
-            (
-                _change(each, before, asked)
-                for each, before in zip(changes, [*changes[1:], None], strict=True)
-            )
-        ],
+        ol(".changes")[(_entry(each, asked) for each in folded(changes))],
         beside=many(len(changes), "change"),
     )
 
 
+Changed = tuple[FindingEventRow, FindingEventRow | None]
+"""A change, and the one before it; None: it is the first of its raise."""
+
+
+def folded(changes: Sequence[FindingEventRow]) -> list[list[Changed]]:
+    """Return changes, the latest first; those that follow one another and change nothing as one."""
+    pairs = [
+        (each, before if before is not None and before.raise_no == each.raise_no else None)
+        for each, before in zip(changes, [*changes[1:], None], strict=True)
+    ]
+    found: list[list[Changed]] = []
+    for each in pairs:
+        if found and _is_seen_again(each) and _is_seen_again(found[-1][-1]):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def _is_seen_again(pair: Changed) -> bool:
+    """Return whether a finding was raised again as it was, by nobody and for no reason."""
+    change, before = pair
+    return (
+        before is not None
+        and change.kind == UPDATED
+        and not change.person
+        and not change.reason
+        and _said(change) == _said(before)
+    )
+
+
+def _said(change: FindingEventRow) -> tuple[str, str, float]:
+    return change.severity, change.summary, change.confidence
+
+
+def _entry(run: Sequence[Changed], asked: PageRequest) -> Element:
+    if len(run) == 1:
+        return _change(*run[0], asked)
+    (latest, _), (first, _) = run[0], run[-1]
+    hue, drawn = look(_VERBS[UPDATED][1])
+    key = f"{first.journal_seq}.{first.event_no}"
+    lasts = small[when(first.at, asked.now), " to ", when(latest.at, asked.now)]
+    return li(class_=hue, data_key=f"run {key}")[
+        span(".dot")[icon(drawn)],
+        div[
+            fold(
+                fragment[strong[f"Seen again {len(run):,} times"], " ", lasts],
+                ol(".changes")[(_change(*each, asked) for each in run)],
+                key=f"seen {key}",
+            )
+        ],
+    ]
+
+
+RAISED: Final = "finding_raised"
+
+UPDATED: Final = "finding_updated"
+
 _VERBS: Final[Mapping[str, tuple[str, str]]] = {
-    "finding_raised": ("Raised", "active"),
-    "finding_updated": ("Raised again", "active"),
+    RAISED: ("Raised", "active"),
+    UPDATED: ("Seen again", "active"),
     "finding_cleared": ("Cleared", "cleared"),
     "finding_expired": ("Expired", "expired"),
     "finding_escalated": ("Escalated", "critical"),
@@ -303,7 +364,6 @@ _VERBS: Final[Mapping[str, tuple[str, str]]] = {
 def _change(change: FindingEventRow, before: FindingEventRow | None, asked: PageRequest) -> Element:
     verb, state = _VERBS.get(change.kind, (change.kind.replace("_", " "), "ok"))
     hue, drawn = look(state)
-    is_same = before is not None and before.raise_no == change.raise_no
     return li(class_=hue, data_key=f"{change.journal_seq}.{change.event_no}")[
         span(".dot")[icon(drawn)],
         div[
@@ -317,7 +377,7 @@ def _change(change: FindingEventRow, before: FindingEventRow | None, asked: Page
                 small[when(change.at, asked.now)],
             ],
             change.reason and p[change.reason],
-            _differences(change, before if is_same else None),
+            _differences(change, before),
         ],
     ]
 
