@@ -48,7 +48,7 @@ async def test_each_expectation_that_watches_the_event_is_told():
     assert (found.name, found.why_none) == (HAPPENED, "")
     assert [(each.expectation, each.outcome, each.why) for each in found.verdicts] == [
         ("fires", "opened", f"it opened episode {episode.id}"),
-        ("refuses", "refused", "filter: filter used > 90: the event has 5"),
+        ("refuses", "refused", "filter used > 90: the event has 5"),
     ]
     assert found.verdicts[0].episode_id == episode.id
     assert found.verdicts[1].refusal.reason == "filter"

@@ -390,3 +390,19 @@ async def test_a_mode_is_set_and_unset_by_the_forms_of_a_node(browser, read, cli
     assert "its disk is old" in ordered
     assert "it is new mode unset" in orders
     assert "spare-1" not in await read("/nodes")
+
+
+async def test_an_event_of_which_nothing_is_known_is_not_said_to_have_fired_nothing(read):
+    page = text_of(await read("/events/never-published"))
+
+    assert "No such event" in page
+    assert "It may be older than that" in page
+    assert "Fired" not in page
+    assert "Nobody watches it" not in page
+
+
+async def test_why_an_event_was_refused_is_said_once(read):
+    page = unescape(text_of(await read("/events/event-29")))
+
+    assert "filter currency = EUR: the event has USD" in page
+    assert "filter: filter" not in page

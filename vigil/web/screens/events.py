@@ -170,6 +170,8 @@ async def draw_why(client: Client, asked: PageRequest) -> Drawn:
     if not id_:
         return Drawn(title="Why did an event not fire?", parts={"ask": asking()})
     found = await client.events.why(id_)
+    if not found.name:
+        return unknown(id_, found)
     states = await states_of(client, found.verdicts)
     return Drawn(
         title=f"{found.name or 'Event'}",
@@ -190,6 +192,20 @@ async def draw_why(client: Client, asked: PageRequest) -> Drawn:
                 copied("As a command", shlex.join(["vigil", "events", "why", id_])),
                 copied("As JSON", as_json({"event_id": id_, "event": msgspec.to_builtins(found)})),
             ),
+            "ask": asking(id_),
+        },
+        up=("/events", "Events"),
+    )
+
+
+def unknown(id_: str, found: EventVerdicts) -> Drawn:
+    """Return a page of an id of which nothing is known any more, if it ever was one."""
+    hint = "It may be older than that, or called otherwise: its id is what it was published with."
+    return Drawn(
+        title="No such event",
+        beside=small(".id")[id_],
+        parts={
+            "none": card("Nothing is known of it", nothing(found.why_none, hint)),
             "ask": asking(id_),
         },
         up=("/events", "Events"),
@@ -226,8 +242,7 @@ def _failed(states: Mapping[str, str]) -> int:
 def verdicts(found: EventVerdicts, states: Mapping[str, str], asked: PageRequest) -> Element:
     """Return what each expectation did with an event, with a link to what kept it from firing."""
     if not found.verdicts:
-        hint = "Its id is what it was published with."
-        return card("Nobody watches it", nothing(found.why_none, hint))
+        return card("Nobody watches it", nothing(found.why_none))
     return card(
         "What each expectation did with it",
         rows_of(
