@@ -141,7 +141,7 @@ class Pages:
             filters=filters,
             # Who looks at the past only looks.
             role=identity.role if at is None else Role.VIEWER,  # guard: past-is-only-looked-at
-            now=at or now,  # guard: ages-as-of-the-page
+            now=at if at and screen.has_past else now,  # guard: ages-as-of-the-page
             asked_at=now,
             at=at,
         )
