@@ -137,6 +137,12 @@ class Refusal(Struct, frozen=True, kw_only=True):
         """What it was compared with, for people."""
         return in_words(self)
 
+    @property
+    def why(self) -> str:
+        """Its reason and its words, for people; where they begin with the reason, they alone."""
+        words = self.words
+        return words if words.startswith(self.reason) else f"{self.reason}: {words}"
+
 
 def shown(value: object) -> object:
     """Return a JSON value as a refusal holds it: as it is, or the beginning of its JSON."""

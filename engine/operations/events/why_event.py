@@ -233,18 +233,12 @@ def _verdict(
             outcome="waits" if refusal.reason == WAITS else "refused",
             episode_id=_episode_of(refusal),
             refusal=refusal,
-            why=why_refused(refusal),
+            why=refusal.why,
         )
     own = [each for each in kept if (each.actor, each.expectation) == place]
     return EventVerdict(
         actor=actor, expectation=expectation, outcome="unknown", why=_why_unknown(own, at)
     )
-
-
-def why_refused(refusal: Refusal) -> str:
-    """Return the reason and what it was compared with; some words begin with the reason."""
-    words = refusal.words
-    return words if words.startswith(refusal.reason) else f"{refusal.reason}: {words}"
 
 
 def _verdict_of(actor: str, expectation: str, by: OpenedBy) -> EventVerdict:

@@ -154,7 +154,7 @@ def verdict(
             expectation=rule.name,
             outcome=outcome,
             refusal=refusal,
-            why=f"{reason}: {refusal.words}",
+            why=refusal.why,
         )
 
     state = seen.trigger_state

@@ -14,7 +14,7 @@ from engine.archive.run import ArchiveReport, PartReport
 from engine.cluster.modes import ModeOrder, Orders, PauseOrder
 from engine.episodes.recovery import SweepVerdict
 from engine.operations.drift import CancelBlocked, Disarm, Outcome, ReconcileStep
-from engine.operations.events.why_event import EventVerdict, EventVerdicts, why_refused
+from engine.operations.events.why_event import EventVerdict, EventVerdicts
 from engine.operations.events.would_rule import WouldVerdict
 from engine.operations.lab_verdict import Divergence, LabCost, LabDifference, LabVerdict
 from engine.operations.reconcile import Reconciled
@@ -581,11 +581,11 @@ BECAME: Final = EventVerdicts(
     verdicts=[
         EventVerdict(
             actor="capacity", expectation="disk_has_room", outcome="refused",
-            refusal=ELSEWHERE, why=why_refused(ELSEWHERE),
+            refusal=ELSEWHERE, why=ELSEWHERE.why,
         ),
         EventVerdict(
             actor="watcher", expectation="certificate_is_fresh", outcome="waits",
-            refusal=NOT_CALM, why=why_refused(NOT_CALM),
+            refusal=NOT_CALM, why=NOT_CALM.why,
         ),
         EventVerdict(
             actor="watcher", expectation="endpoint_is_healthy", outcome="opened",
@@ -598,7 +598,7 @@ WOULD: Final = WouldVerdicts(
     verdicts=[
         WouldVerdict(
             actor="capacity", expectation="disk_has_room", outcome="refused",
-            refusal=ELSEWHERE, why=why_refused(ELSEWHERE),
+            refusal=ELSEWHERE, why=ELSEWHERE.why,
         ),
         WouldVerdict(
             actor="watcher", expectation="endpoint_is_healthy", outcome="fires",
