@@ -204,20 +204,24 @@ async def show_episode_at(
 ) -> Row | None:
     """Return one episode as it was at a time, or None: it was not opened yet.
 
-    Columns that only its end has set are None if it had not ended; those of its use are, too, where
-    nobody knows any more, as the function `episodes_at` of the schema says.
+    Columns that only its end has set are None if it had not ended, and so are its takeovers, which
+    may have come later; those of its use are, too, where nobody knows any more, as the function
+    `episodes_at` of the schema says.
     """
     found = await show_episode(pool, stack, episode_id)
     then = _only(await _rows(pool, "show_episode_at", stack.name, episode_id, at))
     if found is None or then is None:
         return None
     is_over = then["finished_at"] is not None
-    unset = {} if is_over else dict.fromkeys(SET_BY_END)
+    unset = {} if is_over else dict.fromkeys((*SET_BY_END, *COUNTED_ON))
     return {**found, **unset, **then}
 
 
 SET_BY_END: Final = ("classification", "outputs", "would_raise", "would_send", "level_outcome")
 """Columns of an episode that its end sets, and that lists lack."""
+
+COUNTED_ON: Final = ("takeovers",)
+"""Columns that are counted until its end, and that lists lack."""
 
 
 async def list_letter_keys(pool: Pool, stack: Stack, *, beginning: str, limit: int) -> list[str]:

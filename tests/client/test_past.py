@@ -86,6 +86,7 @@ async def test_an_episode_by_itself_is_as_it_was(client, pool, began):
     ]
     assert [each["status"] for each in (running, blocked, done)] == ["running", "blocked", "done"]
     assert (running["summary"], running["waits_for"]) == (None, None)
+    assert [each["takeovers"] for each in (running, blocked, done)] == [None, None, 0]
     assert (blocked["waits_for"]["ref"], blocked["waits_for"]["resolution"]) == ("payment:42", None)
     assert done["summary"] is not None
     kinds = [each.kind for each in await client.episodes.timeline(id_, at=began)]

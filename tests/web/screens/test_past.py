@@ -141,6 +141,24 @@ async def test_ages_of_a_page_of_the_past_are_as_of_then(browser, client):
     assert re.search(r">[01]s ago</time>", answer.text)
 
 
+@pytest.mark.parametrize("path", WITHOUT)
+async def test_ages_of_a_page_without_a_past_are_as_of_now(browser, now, path):
+    answer = await browser.get(path, params=at(now - BEFORE))
+
+    lasts = re.findall(r"<time datetime=[^>]*>in ([^<]*)</time>", answer.text)
+    assert not {each for each in lasts if each.startswith(("1d", "2d"))}
+
+
+async def test_an_episode_of_the_past_has_no_number_that_nobody_knows(browser, addresses, now):
+    path = addresses["blocked episode"]
+    then, is_ = [(await browser.get(path, params=when)).text for when in (at(now), {})]
+
+    assert "<dt>Turns</dt>" in is_
+    assert "<dt>Attempts</dt>" in then
+    assert "<dt>Turns</dt>" not in then
+    assert "<dt>Takeovers</dt>" not in then
+
+
 def test_links_lead_to_the_same_time_and_those_to_now_do_not():
     page = (
         '<a href="/a">a</a><a class="b" href="/a?b=1#c">a</a><a data-now href="/a">now</a>'

@@ -82,7 +82,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     row = await client.episodes.describe(asked.words["id"], at=asked.at)
     waited = row["waits_for"]
     ref = waited["ref"] if isinstance(waited, dict) else None
-    unknown = {name: 0 for name in USE if row[name] is None}
+    unknown = {name: 0 for name in COUNTED if row[name] is None}
     episode = replace(record_of({**row, **unknown}, EpisodeRecord), blocked_ref=ref or None)
     entries = await client.episodes.timeline(
         episode.episode_id, at=asked.at, after=asked.filter("after"), limit=ENTRIES_MAX
@@ -104,7 +104,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
             else None,
         ],
         parts={
-            "facts": figures(episode, entries.items, asked.now),
+            "facts": figures(row, episode, entries.items, asked.now),
             "timeline": timeline(entries.items, asked, is_whole=entries.next is None),
             "waits": waits(row["waits_for"], episode, asked) or await _held(client, episode, asked),
             "actions": actions(episode, asked),
@@ -117,7 +117,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     )
 
 
-USE: Final = ("turns_used", "tokens_used", "cost_usd", "wall_used_ms")
+COUNTED: Final = ("turns_used", "tokens_used", "cost_usd", "wall_used_ms", "takeovers")
 """What nobody knows any more of an episode of the past that had not ended: it is left out."""
 
 
@@ -128,8 +128,13 @@ async def _held(client: Client, episode: EpisodeRecord, asked: PageRequest) -> N
     return held(await with_position(client, episode), await read_queues(client, [episode]))
 
 
-def figures(episode: EpisodeRecord, entries: Sequence[TimelineEntry], now: datetime) -> Element:
-    """Return the numbers of an episode."""
+def figures(
+    row: Mapping[str, object],
+    episode: EpisodeRecord,
+    entries: Sequence[TimelineEntry],
+    now: datetime,
+) -> Element:
+    """Return the numbers of an episode; of `row`, those that nobody may know any more."""
     begun = episode.started_at or episode.queued_at
     spent_ms = episode.wall_used_ms or None
     since = (now - begun).total_seconds() * 1_000
@@ -138,7 +143,7 @@ def figures(episode: EpisodeRecord, entries: Sequence[TimelineEntry], now: datet
     return facts(
         [
             ("Since" if is_open else "Took", lasted(since if is_open else spent_ms)),
-            ("Turns", count(episode.turns_used)),
+            ("Turns", count(row["turns_used"])),
             ("Requests to models", count(requests or None)),
             ("Tokens", count(episode.tokens_used or None)),
             ("Cost", money(episode.cost_usd) or (episode.tokens_used > 0 and "unknown")),
