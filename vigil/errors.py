@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -34,7 +35,6 @@ from streams.model.losses import LogLost
 
 if TYPE_CHECKING:
     from engine.errors import EngineError
-    from vigil.asking.approval_requests import ApprovalDecision
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISTAKE: Final = 2
@@ -76,10 +76,16 @@ class NotFound(Trouble):
 class AlreadyDecided(Trouble):
     """What is to be decided on does not wait any more: somebody has decided it, or it has ended."""
 
-    def __init__(self, says: str, decision: ApprovalDecision) -> None:
+    def __init__(self, says: str, *, outcome: str, at: datetime, by: str, reason: str) -> None:
         super().__init__(says)
-        self.decision = decision
-        """How it was decided, by whom, when and why."""
+        self.outcome = outcome
+        """`approved`, `denied`, `rejected`, `expired` or `canceled`."""
+        self.at = at
+        """When it was decided, or ended."""
+        self.by = by
+        """Who has decided it; empty: nobody."""
+        self.reason = reason
+        """Why, in their words; empty: they gave no reason."""
 
 
 class StackNotFound(Trouble):

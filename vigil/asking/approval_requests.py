@@ -253,9 +253,9 @@ async def read_pending(ports: Ports, target: ApprovalTarget) -> tuple[ApprovalRe
         those = f"; those that do: {names}" if names else ""
         raise Trouble(f"{target} does not ask for approval{those}")
     newest = mine[-1]
-    if newest.decision is not None:
-        says = f"{target} does not wait any more: {newest.decision.in_words}"
-        raise AlreadyDecided(says, newest.decision)
+    if (end := newest.decision) is not None:
+        says = f"{target} does not wait any more: {end.in_words}"
+        raise AlreadyDecided(says, outcome=end.outcome, at=end.at, by=end.by, reason=end.reason)
     return newest, owner_of(records)
 
 

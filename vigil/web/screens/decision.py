@@ -34,7 +34,7 @@ from htpy import input as entry
 from engine.people.identity import Role
 from projections.records import EpisodeRecord
 from streams.json import unraw
-from vigil.asking.approval_requests import ApprovalDecision, ApprovalRequest, changed
+from vigil.asking.approval_requests import ApprovalRequest, changed
 from vigil.client import Client
 from vigil.client.types import ApprovalTarget
 from vigil.errors import AlreadyDecided, Mistake
@@ -59,7 +59,7 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     try:
         request = await client.approvals.read(target)
     except AlreadyDecided as error:
-        return decided(error.decision, target, asked)
+        return decided(error, target, asked)
     episode = await client.episodes.get(target.id) if target.kind == "episode" else None
     plan = unraw(request.plan)
     patch = patch_of(plan, asked.filters)
@@ -78,16 +78,16 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     )
 
 
-def decided(decision: ApprovalDecision, target: ApprovalTarget, asked: PageRequest) -> Drawn:
+def decided(end: AlreadyDecided, target: ApprovalTarget, asked: PageRequest) -> Drawn:
     """Return a page that says how a request was decided, for who comes too late."""
     told = card(
         "Nothing is to be decided here any more",
         sheet(
             [
-                ("Outcome", decision.outcome),
-                ("By", decision.by),
-                ("When", when(decision.at, asked.now)),
-                ("Why", decision.reason),
+                ("Outcome", end.outcome),
+                ("By", end.by),
+                ("When", when(end.at, asked.now)),
+                ("Why", end.reason),
                 ("Asked", _source(target)),
             ]
         ),
