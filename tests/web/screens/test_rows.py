@@ -406,3 +406,12 @@ async def test_why_an_event_was_refused_is_said_once(read):
 
     assert "filter currency = EUR: the event has USD" in page
     assert "filter: filter" not in page
+
+
+async def test_an_episode_says_how_long_it_ran_without_its_waits(read, client):
+    (ended, *_) = await client.episodes.list(actor="prices", status="done")
+
+    page = await read(f"/episodes/{ended.episode_id}")
+
+    assert re.search(r'<dt>Ran</dt><dd><span title="Without what it waited for [^"]*">\S', page)
+    assert "<dt>Took</dt>" not in page

@@ -142,7 +142,7 @@ def figures(
     requests = sum(entry.kind == "model_request" for entry in entries)
     return facts(
         [
-            ("Since" if is_open else "Took", lasted(since if is_open else spent_ms)),
+            ("Since", lasted(since)) if is_open else ("Ran", _ran(lasted(spent_ms))),
             ("Turns", count(row["turns_used"])),
             ("Requests to models", count(requests or None)),
             ("Tokens", count(episode.tokens_used or None)),
@@ -151,6 +151,10 @@ def figures(
             ("Takeovers", count(episode.takeovers or None)),
         ]
     )
+
+
+def _ran(says: str) -> Node:
+    return says and span(title="Without what it waited for people, events or its turn")[says]
 
 
 class _Span(NamedTuple):
