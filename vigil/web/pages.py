@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 import anyio
 import structlog
+from htpy import div, p
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,8 +27,9 @@ from engine.people.identity import Identity, Role
 from engine.runtime.gather import together
 from streams.model.people import SavedView
 from vigil.client import Client
-from vigil.errors import Mistake, ServerAway, VigilError, one_line
+from vigil.errors import Mistake, NotFound, ServerAway, VigilError, one_line
 from vigil.web.answers import Answers
+from vigil.web.drawing.parts import sentence
 from vigil.web.forms import read_form
 from vigil.web.live import GREETING, LivePages, away_words, message
 from vigil.web.past import AGO, HOUR_S, OF, PAST_S, time_of
@@ -98,8 +100,8 @@ class Pages:
         try:
             position = NOWHERE if asked.at else await read_position(self.client)
             # The position first, so that what is drawn is as new at least.
-            drawn, waiting, views = await together(
-                screen.draw(self.client, asked),
+            (drawn, status), waiting, views = await together(
+                self._drawn(screen, asked),
                 count_waiting(self.client, at=asked.at),
                 self._views(identity),
             )
@@ -116,7 +118,16 @@ class Pages:
             asked=asked,
             has_past=screen.has_past,
         )
-        return self.answers.page(frame, drawn)
+        return self.answers.page(frame, drawn, status=status)
+
+    async def _drawn(self, screen: Screen, asked: PageRequest) -> tuple[Drawn, int]:
+        """Return what is drawn, and its status: what was not there yet has a page, and its time."""
+        try:
+            return await screen.draw(self.client, asked), 200
+        except NotFound as error:
+            if asked.at is None or not screen.has_past:
+                raise
+            return _not_yet(asked.at, str(error)), 404
 
     async def _views(self, identity: Identity) -> Sequence[SavedView] | None:
         """Return the saved views of somebody; None while nobody knows: the page goes without."""
@@ -177,6 +188,15 @@ class Pages:
     async def _drawn_now(self, screen: Screen, asked: PageRequest) -> Drawn:
         now = self.client.connections.clock.now()
         return await screen.draw(self.client, replace(asked, now=now, asked_at=now))
+
+
+def _not_yet(at: datetime, says: str) -> Drawn:
+    """Return a page of a time past for something that was not there by then."""
+    why = div(".card.why")[
+        p["By then there was no such thing. Where it came later, it is there at later times."],
+        p(".muted")[sentence(says)],
+    ]
+    return Drawn(title=f"Not yet at {at.astimezone(UTC):%H:%M:%S} UTC", parts={"why": why})
 
 
 def _moved(asked: PageRequest, said: Mapping[str, str]) -> str:

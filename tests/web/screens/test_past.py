@@ -118,9 +118,15 @@ async def test_a_single_thing_is_as_it_was_and_its_links_stay_there(browser, add
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
 async def test_before_it_began_a_single_thing_is_none(browser, addresses, now, name):
-    answer = await browser.get(addresses[name], params=at(now - BEFORE))
+    before = now - BEFORE
+    answer = await browser.get(addresses[name], params=at(before))
 
     assert answer.status_code == 404
+    assert f"<h1>Not yet at {before:%H:%M:%S} UTC</h1>" in answer.text
+    assert "As it was at" in answer.text
+    assert "data-slider" in answer.text
+    (to_now,) = re.findall(r'href="([^"]*)"[^>]*>Now<', answer.text)
+    assert unquote(to_now) == unquote(addresses[name])
 
 
 async def test_what_waited_in_the_past_leads_to_itself_and_never_to_its_decision(browser, now):
