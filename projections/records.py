@@ -628,6 +628,9 @@ class CostSummary(RowRecord, frozen=True, kw_only=True):
     cost_usd: Decimal
     since: datetime
     until: datetime
+    actor_id: str | None = None
+    """Of an episode; None: of anything else."""
+    expectation_id: str | None = None
 
 
 class DeadLetterSummary(RowRecord, frozen=True, kw_only=True):

@@ -4,7 +4,8 @@
 SELECT
     name, count(*) AS requests, count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
     coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost_usd), 0) AS cost_usd,
-    min(at) AS since, max(at) AS until, max(journal_seq) AS journal_seq
+    min(at) AS since, max(at) AS until, max(journal_seq) AS journal_seq,
+    max(actor_id) AS actor_id, max(expectation_id) AS expectation_id
 FROM (
     SELECT
         CASE $2::text
@@ -15,6 +16,8 @@ FROM (
             WHEN 'finding' THEN touched.finding_key
             WHEN 'episode' THEN request.episode_id::text
         END AS name,
+        CASE WHEN $2::text = 'episode' THEN request.actor_id END AS actor_id,
+        CASE WHEN $2::text = 'episode' THEN request.expectation_id END AS expectation_id,
         request.tokens, request.cost_usd, request.at, request.journal_seq
     FROM model_requests AS request
     LEFT JOIN (

@@ -415,3 +415,9 @@ async def test_an_episode_says_how_long_it_ran_without_its_waits(read, client):
 
     assert re.search(r'<dt>Ran</dt><dd><span title="Without what it waited for [^"]*">\S', page)
     assert "<dt>Took</dt>" not in page
+
+
+async def test_costs_by_episode_say_whose_each_is(read):
+    page = await read("/costs", by="episode", since="all")
+
+    assert re.search(r'<a href="/episodes/([^"]*)">hosts / host_is_fast</a><small>\1', page)

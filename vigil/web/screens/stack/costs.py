@@ -142,9 +142,11 @@ def list_of(asked: PageRequest, report: CostReport, by: str) -> Element:
 def _row(cost: CostSummary, bar: Node, asked: PageRequest, by: str) -> Sequence[Node]:
     name = cost.name or "none"
     href = _page_of(by, cost.name)
-    unpriced = f"{many(cost.unpriced, 'request')} without a price" if cost.unpriced else None
+    unpriced = f"{many(cost.unpriced, 'request')} without a price" if cost.unpriced else ""
+    title = f"{cost.actor_id} / {cost.expectation_id}" if by == "episode" else name
+    below = " · ".join(filter(None, (name if title != name else "", unpriced)))
     return (
-        titled(href, name, unpriced) if href else [a[name]],
+        titled(href, title, below) if href else [a[name]],
         bar,
         priced(cost),
         count(cost.requests),
