@@ -288,3 +288,9 @@ def test_a_node_that_starts_tells_it_too(tmp_path, monkeypatch):
     (line,) = logged
     assert (line["event"], line["at"]) == ("this cannot work", "at_start.py:11")
     assert line["instead"].startswith("nobody knows the price of 'test:test'")
+
+
+def test_the_app_that_the_demo_recommends_at_its_end_tells_nothing():
+    with capture_logs() as logged:
+        tell_found(load("vigil.demo.investigation:app", option="--app"))
+    assert logged == []

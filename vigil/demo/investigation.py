@@ -36,8 +36,10 @@ from vigil import (
 from vigil.agents import ABOUT_DATA, data, toolset
 
 SCRIPTED: Final = "openai:scripted"
-MODEL: Final = os.environ.get("DEMO_MODEL", "test")
-"""`test` answers without a network, by calling each tool."""
+OFFLINE: Final = "test"
+"""A model of pydantic-ai that answers without a network, by calling each tool."""
+
+MODEL: Final = os.environ.get("DEMO_MODEL", OFFLINE)
 
 FOLDER: Final = Path(os.environ.get("DEMO_FOLDER", "files"))
 """What is looked into. The tools see nothing outside of it."""
@@ -165,5 +167,8 @@ async def write_note(output: OutputView) -> str:
 app = App(
     actors=[folders],
     outputs={"notes": write_note},
-    prices={SCRIPTED: Price(input_per_million=1, output_per_million=8)},
+    prices={
+        SCRIPTED: Price(input_per_million=1, output_per_million=8),
+        OFFLINE: Price(input_per_million=0, output_per_million=0),
+    },
 )
