@@ -43,7 +43,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(DEMO_READY) ## Watch this very machine with actors; SECONDS=20 ends it by itself
+demo: $(DEMO_READY) ## Watch this very machine with actors, until Ctrl-C; SECONDS=20 ends it by itself
 	$(DEMO_VENV)/bin/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run the tests, on real servers that it starts and stops; make nightly runs what takes longer

@@ -116,12 +116,14 @@ def test_the_demo_shows_what_it_found_and_leaves_nothing_running(vigil):
         assert demo.stop(signal.SIGINT) == 0
         said = demo.said
     assert_gone(processes)
+    assert "It ends 30 s after its start; Ctrl-C ends it at once." in said
     assert "FROM vigil.active_findings" in said
     assert "directories.largest" in said
     assert "date_trunc('minute'" in said
 
 
 ENDED = "Requests on the journal: 6"
+STAYS = "Its story has ended; the servers stay up."
 
 
 def wait_each(demo, *words: str) -> str:
@@ -134,23 +136,16 @@ def wait_each(demo, *words: str) -> str:
 BEGUN = ("Waits for the nodes", " s  event ", " has it")
 
 
-def ended(demo) -> str:
-    """Return what a demo with an agent has said, which has ended by itself."""
-    said = demo.wait_said(ENDED)
-    assert demo.process.wait(STOP_S_MAX) == 0, said
-    return said
-
-
 # People approve in the next test, which asks the same of a demo that is begun again.
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_agent_of_the_demo_goes_on_on_another_node_and_its_model_is_asked_nothing_twice(vigil):
-    with vigil.running("demo", "--agent", "--yes") as demo:
+    with vigil.running("demo", "--agent", "--yes", "--seconds", "60") as demo:
         wait_each(demo, *BEGUN, " announced, and begins")
         processes = family(demo)
         assert len(processes) > 4
-        demo.wait_said(" brings checkout.log.gz has ")
-        said = ended(demo)
+        said = wait_each(demo, " brings checkout.log.gz has ", ENDED, STAYS)
+        assert demo.process.wait(STOP_S_MAX) == 0, said
     assert_gone(processes)
     happened = re.findall(r"node +(\w+) has it|(kill) -9|(compress.call) brings", said)
     nodes = [words[0] for words in happened]
@@ -173,11 +168,24 @@ def test_people_approve_what_the_demo_shows_and_it_goes_on_where_it_was_left(vig
     assert_gone(processes)
 
     with vigil.running("demo", "--agent") as demo:
-        said = wait_each(demo, *BEGUN, "vigil episodes approve ")
+        said = wait_each(
+            demo, "Console   http", "Ctrl-C ends it.", *BEGUN, "vigil episodes approve "
+        )
+        assert said.index("Console   http") < said.index("Ctrl-C ends it.") < said.index(BEGUN[0])
         words = re.findall(r"vigil (episodes approve .*)", said)[0].split()
         done = vigil.run(*words)
         assert done.returncode == 0, done.stderr
-        assert f"{ENDED}; the model has answered 1." in ended(demo)
+        wait_each(demo, f"{ENDED}; the model has answered 1.", STAYS)
+        assert [each["status"] for each in vigil.ask("episodes", "list")] == ["done"]
+        assert demo.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.timeout(600)
+def test_a_demo_with_an_agent_ends_after_its_seconds_though_its_story_has_not(vigil):
+    done = vigil.run("demo", "--agent", "--seconds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "It ends 1 s after its start; Ctrl-C ends it at once." in done.stdout
+    assert "It has not ended. Run `vigil demo --agent` again" in done.stdout
 
 
 @pytest.mark.timeout(600)

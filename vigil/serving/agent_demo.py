@@ -47,8 +47,8 @@ from vigil.client.client import Client
 from vigil.errors import Mistake, NotFound, Trouble
 from vigil.printing import tables
 from vigil.serving import telemetry
-from vigil.serving.beside import STOP_S_MAX, running
-from vigil.serving.demo import CATCH_UP_S_MAX
+from vigil.serving.beside import STOP_S_MAX, console, running
+from vigil.serving.demo import CATCH_UP_S_MAX, CONSOLE_S_MAX, how_to_end
 from vigil.serving.exit import EXIT_S
 from vigil.serving.node import projecting, run_settings
 from vigil.serving.processes import command, environment
@@ -104,7 +104,7 @@ _CLOCK: Final = SystemClock()
 
 
 def show(given: Mapping[str, object], *, model: str, approves: bool, seconds: float | None) -> None:
-    """Run the demo until its episode has ended, until Ctrl-C, or for `seconds`.
+    """Run the demo until Ctrl-C, or for `seconds`; it stays up once its episode has ended.
 
     Args:
         model: what the agents ask, such as `openai:gpt-5`; empty: a scripted one, which needs no
@@ -113,7 +113,8 @@ def show(given: Mapping[str, object], *, model: str, approves: bool, seconds: fl
 
     Raises:
         Mistake: there is no such model, or its key is not here.
-        Trouble: something is not installed, servers run here, or the tables are another version's.
+        Trouble: something is not installed, servers run here, the tables are another version's, or
+            the episode has failed.
     """
     _require(model)
     unwind_on_sigterm()
@@ -125,7 +126,10 @@ def show(given: Mapping[str, object], *, model: str, approves: bool, seconds: fl
         with (
             runfile.announced(runfile.FOLDER, run_settings(config)),
             (FOLDER / "vigil.log").open("a", encoding="utf-8") as log,
+            console(config, FOLDER) as is_console_told,
         ):
+            is_console_told.wait(CONSOLE_S_MAX)
+            print(how_to_end(seconds), flush=True)
             level = config.settings.log_level
             telemetry.log_to(log, form="console", level=level, node=config.node)
             run_program(_run(config, servers, model=model, approves=approves, seconds=seconds))
@@ -159,7 +163,7 @@ async def _run(
             with _nodes(config, _environ(config, model, models)) as nodes:
                 story, end = _Story(client, nodes, killed, approves, stop), None
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
+                    async with asyncio.timeout(seconds) as limit:
                         end = await story.tell()
                 if end is None:
                     print(_GOES_ON)
@@ -168,6 +172,12 @@ async def _run(
                 await _sum_up(story, ports, pool, models)
                 if end.status is not EndStatus.DONE:
                     raise Trouble(f"it has failed: {end.error_class}: {end.error_detail}")
+                print(
+                    f"Its story has ended; the servers stay up. {how_to_end(seconds)}", flush=True
+                )
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(limit.when()):
+                        await stop.wait()
 
 
 def _models(killed: asyncio.Event) -> ModelServer:
@@ -392,10 +402,13 @@ async def _sum_up(story: _Story, ports: Ports, pool: Pool, models: ModelServer |
 _GOES_ON: Final = "\nIt has not ended. Run `vigil demo --agent` again: it goes on where it was."
 
 _HOW_ON: Final = f"""
-Everything is kept in {FOLDER}. To look at it, run this, and the others in another terminal, here:
+To look at it, in another terminal, here:
 
-  vigil up --dir {FOLDER} --app {APP}
   vigil episodes show --latest        what the agent did, with tokens and dollars
   vigil findings list                 what it found out
   vigil costs --by agent
+
+Everything is kept in {FOLDER}. Once the demo is gone, this serves it again:
+
+  vigil up --dir {FOLDER} --app {APP}
 """

@@ -74,10 +74,18 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
             console(config, FOLDER) as is_console_told,
         ):
             is_console_told.wait(CONSOLE_S_MAX)
+            print(how_to_end(seconds), flush=True)
             level = config.settings.log_level
             telemetry.log_to(log, form="console", level=level, node=config.node)
             telemetry.export(os.environ, node=config.node)
             run_program(_run(app, config, servers, seconds=seconds))
+
+
+def how_to_end(seconds: float | None) -> str:
+    """Return what ends a demo that runs for `seconds`; None: until it is told to stop."""
+    if seconds is None:
+        return "Ctrl-C ends it."
+    return f"It ends {seconds:g} s after its start; Ctrl-C ends it at once."
 
 
 def _app() -> App:

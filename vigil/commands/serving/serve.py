@@ -55,7 +55,8 @@ def demo(
     """Watch this machine with actors, on own servers. Shows live findings, and SQL to try.
 
     With --agent: an agent finds out what fills a folder, asks before it changes anything, and goes
-    on after its node was killed. It ends by itself.
+    on after its node was killed. Either stays up until Ctrl-C, or for --seconds, and serves the
+    console meanwhile; that with an agent ends early if the agent fails.
     """
     if not is_agent and (model or is_sure):
         raise Mistake("--model and --yes go with --agent")
