@@ -3932,7 +3932,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "only-reserved-names-succeed",
         "up: claims are taken over early only under a name that a lock reserves",
-        without("1"),
+        never,
         "tests/vigil/test_up.py",
     ),
     Mutant(

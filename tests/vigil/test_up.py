@@ -1,4 +1,4 @@
-"""`vigil up` on its first bad day: servers that die, a removed folder, Ctrl-C, and `kill -9`."""
+"""`vigil up` and `vigil demo` on a bad day: dead servers, a removed folder, Ctrl-C, `kill -9`."""
 
 from __future__ import annotations
 
@@ -81,6 +81,23 @@ def test_what_a_killed_up_held_goes_on_at_once_when_it_starts_again(vigil, app):
         vigil.wait_for("findings", "list", until=lambda rows: len(rows) == 1)
         assert "another node of this name is up" not in up.said
         assert up.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="only Linux ends children with their parent")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_a_demo_that_was_killed_goes_on_at_once_when_it_starts_again(vigil, number):
+    with vigil.running("demo", VIGIL_LEASE_S=LONG_LEASE_S) as demo:
+        vigil.wait_for("episodes", "list", until=bool)
+        demo.stop(number)
+    with vigil.running("demo", VIGIL_LEASE_S=LONG_LEASE_S) as demo:
+        before = {each["episode_id"] for each in vigil.wait_for("episodes", "list", until=bool)}
+        vigil.wait_for(
+            "episodes",
+            "list",
+            until=lambda rows: not {each["episode_id"] for each in rows} <= before,
+        )
+        assert around.KILLED.said in (vigil.folder / ".vigil/demo/vigil.log").read_text()
+        assert demo.stop(signal.SIGINT) == 0
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="only Linux ends children with their parent")

@@ -33,11 +33,11 @@ from vigil.asking.connect import connected, pooled
 from vigil.asking.rows import answer, shown_question
 from vigil.errors import Trouble
 from vigil.printing import tables
-from vigil.serving import telemetry
+from vigil.serving import names, telemetry
 from vigil.serving.beside import console, running
 from vigil.serving.exit import EXIT_S
 from vigil.serving.loss_watch import watched_streams
-from vigil.serving.node import projecting, run_nodes, run_settings
+from vigil.serving.node import projecting, run_nodes, run_settings, succeed_last
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm, wait_stop
 from vigil.serving.stack_work import StackWork
@@ -66,9 +66,10 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
     unwind_on_sigterm()
     app = _app()
     with runfile.locked(runfile.FOLDER), embedded(FOLDER) as servers:
-        config = read({**given, **servers.settings()})
+        read_config = read({**given, **servers.settings()})
         print(f"NATS      {servers.nats.url}\nPostgres  {servers.postgres.dsn}", flush=True)
         with (
+            names.named(read_config, app) as config,
             runfile.announced(runfile.FOLDER, run_settings(config)),
             (FOLDER / "vigil.log").open("a", encoding="utf-8") as log,
             console(config, FOLDER) as is_console_told,
@@ -104,17 +105,18 @@ async def _run(app: App, config: Config, servers: Servers, *, seconds: float | N
             connected(config, is_staying=True) as ports,
             watched_streams(ports, node=config.node),
             pooled(config) as pool,
-            projecting(ports, pool, node=config.node),
         ):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(
-                    run_nodes(app, ports, [], config, StackWork(), stop=stop, app_name=APP)
-                )
-                with _publisher(config):
-                    clock = SystemClock()
-                    await watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)
-                stop.set()
-            await _sum_up(ports, pool)
+            await succeed_last(ports, config)
+            async with projecting(ports, pool, node=config.node):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(
+                        run_nodes(app, ports, [], config, StackWork(), stop=stop, app_name=APP)
+                    )
+                    with _publisher(config):
+                        clock = SystemClock()
+                        await watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)
+                    stop.set()
+                await _sum_up(ports, pool)
 
 
 @contextmanager

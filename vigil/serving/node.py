@@ -141,8 +141,8 @@ async def _serve(
         is_node = app is not None
         connecting = connected(config, is_for_node=is_node, is_staying=True, known=rows)
         ports = await stack.enter_async_context(connecting)
-        if abandon is not None and config.is_node_reserved:  # guard: only-reserved-names-succeed
-            await _succeed(ports, config.node)
+        if abandon is not None:
+            await succeed_last(ports, config)
         end = partial(end_within, EXIT_S, loop=asyncio.get_running_loop(), code=EXIT_LOST)
         watching = watched_streams(ports, node=config.node, rows=rows, on_loss=end)
         await stack.enter_async_context(watching)
@@ -163,18 +163,21 @@ async def _serve(
         return await stop.wait()
 
 
-async def _succeed(ports: Ports, node: str) -> None:
+async def succeed_last(ports: Ports, config: Config) -> None:
     """Have what the last process of this folder held go on now, if that was killed.
 
-    The servers are this process's own, and a lock says that nobody else has the name.
+    Only for servers that are this process's own. Nothing is done unless a lock says that nobody
+    else has the name of the node.
     """
+    if not config.is_node_reserved:  # guard: only-reserved-names-succeed
+        return
     try:
-        held = await succeed(ports, node, is_dead=_is_dead)
+        held = await succeed(ports, config.node, is_dead=_is_dead)
     except Unavailable as error:
         log.warning("what was held before lapses in its own time", error=str(error))
         return
     if held:
-        told = "the last `vigil up` here did not stop in order: what it held goes on now"
+        told = "what ran here last did not stop in order: what it held goes on now"
         log.info(told, held=len(held))
 
 
