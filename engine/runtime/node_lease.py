@@ -109,13 +109,16 @@ class NodeLease:
             each.lose_cover()
 
     async def _make_claims(self, held: Held) -> None:
-        """Make claims of their own for what has grown old, or was let go, for ever."""
+        """Make claims of their own for what has grown old, or was let go.
+
+        Return once the lease cannot be trusted, as after its node stood still: others may have gone
+        on with what it covered, and be done.
+        """
         clock = self._keeper.clock
         while True:
             await clock.sleep(self._grown_s / 2)
-            # After its node stood still, others may have gone on with it, and be done.
             if not self._is_trusted(held):  # guard: frozen-node-claims-nothing
-                continue
+                return
             grown_s = clock.monotonic_s() - self._grown_s
             due = [each for each, since_s in self._covered.items() if since_s <= grown_s]
             due += [each for each in self._let_go if each not in due]

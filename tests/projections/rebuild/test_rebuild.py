@@ -94,7 +94,7 @@ async def test_rows_of_another_stack_are_not_touched(ports, pool, stack):
     await projected(other, pool)
     await spoil(pool, stack)
     await spoil(pool, other.stack)
-    texts = "SELECT xmin, ctid, * FROM {} WHERE stack = $1"
+    texts = "SELECT xmin, ctid, * FROM {} WHERE stack = $1 ORDER BY ctid"
     tables = ("episodes", "findings", "lane_tickets", "projection_checkpoints")
     before = [await pool.fetch(texts.format(each), other.stack.name) for each in tables]
 
