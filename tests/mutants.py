@@ -1575,6 +1575,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_node_lease.py",
     ),
     Mutant(
+        "covered-noted-with-position",
+        "what is covered is written down with the position",
+        gives("0"),
+        "tests/engine/reactor/test_cover_watch.py",
+    ),
+    Mutant(
+        "left-episode-called-for",
+        "what a node had left is called for if it called nobody",
+        gives("episode.status in RUNS"),
+        "tests/engine/reactor/test_cover_watch.py",
+    ),
+    Mutant(
         "claim-for-counted-attempt",
         "a claim is for the attempt that the journal counts to",
         without("binary.0"),

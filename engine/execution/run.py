@@ -23,12 +23,7 @@ import structlog
 from engine import telemetry
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import recovery
-from engine.episodes.attempt import (
-    Attempt,
-    AttemptCause,
-    AttemptState,
-    cover_of,
-)
+from engine.episodes.attempt import Attempt, AttemptCause, AttemptState, cover_of
 from engine.episodes.episode import (
     ENDED,
     Begin,

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from engine.episodes.episode import RUNS, fold
+from engine.episodes.episode import RUNS, Status, fold
 from engine.reactor.covered import CoveredAttempt, CoveredEpisodes, NodeLeaseRef
 from engine.runtime.gather import gather_bounded
 from engine.runtime.leases import LeaseEvents, stands
@@ -135,7 +135,9 @@ class CoverWatcher:
         A claim that was made is noticed when it lapses.
         """
         episode = fold(await read_up_to(self.ports.log, self.clock, covered.start))
-        is_at_it = episode.status in RUNS and episode.attempts == covered.attempt
+        # A node that had recorded that it left may have died before it called another one.
+        goes_on = episode.status in {*RUNS, Status.QUEUED}  # guard: left-episode-called-for
+        is_at_it = goes_on and episode.attempts == covered.attempt
         opened = episode.opened
         if opened is None or not is_at_it:
             return None

@@ -231,9 +231,9 @@ class Reactor:
             while position.seq < until if isinstance(until, int) else not until.done():
                 records = await self._receive(follower, position, until)
                 if records:
-                    await self._follow_up(records, position, states, writer)
-                    covers.note(records)
-                position.covered_from = covers.covered.first_seq
+                    await self._follow_up(records, position, states, covers, writer)
+                else:  # A look may have found that what was covered has claims by now.
+                    position.covered_from = covers.covered.first_seq
                 self._failures = 0
                 telemetry.reactor_lag.set(follower.pending, labels)
                 if position.is_due(self.clock.monotonic_s(), is_idle=not records):
@@ -244,6 +244,7 @@ class Reactor:
         records: Sequence[Recorded],
         position: Position,
         states: AggregateStates,
+        covers: CoverWatcher,
         writer: FencedWriter,
     ) -> None:
         """Carry out what follows from `records`, or from those before one that cannot be read."""
@@ -254,6 +255,8 @@ class Reactor:
             changes = await count_ends(gates, derived.ends, part=self._part, published=published)
             effects = [*effects, *changes]
         await carry_out(effects, writer, self.ports, part=position.part)
+        covers.note(records[: derived.done])
+        position.covered_from = covers.covered.first_seq  # guard: covered-noted-with-position
         if derived.failure is not None:
             position.seq = records[derived.done].seq - 1
             await position.write(self.clock.monotonic_s())

@@ -166,6 +166,47 @@ def test_nobody_is_called_to_what_ended_or_is_begun_anew():
     play(story)
 
 
+def test_a_node_is_called_to_what_another_one_had_left_and_called_nobody_to():
+    async def story(scene):
+        lease = await scene.lease()
+        async with scene.at_work(scene.reactor()):
+            await scene.start(1, lease)
+            await scene.append(1, given.LEFT)
+            await scene.ports.leases.complete(lease)
+            await scene.clock.sleep(0.1)
+            assert await scene.called() == ["e1"]
+
+    play(story)
+
+
+class Closed:
+    """A log that brings nothing of one episode."""
+
+    def __init__(self, log, episode_id) -> None:
+        self._log, self._episode_id = log, episode_id
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def read(self, subject, *, after=0):
+        if subject.endswith(self._episode_id):
+            raise Unavailable(subject, detail="away")
+        return await self._log.read(subject, after=after)
+
+
+def test_a_position_before_a_commit_that_cannot_be_followed_knows_what_is_covered():
+    async def story(scene):
+        lease = await scene.lease()
+        seq = await scene.start(1, lease)
+        await scene.append(2, given.STEP)
+        scene.ports = dataclasses.replace(scene.ports, log=Closed(scene.ports.log, "e2"))
+        async with scene.at_work(scene.reactor()):
+            await scene.clock.sleep(1.0)
+            assert await scene.position() == Followed(seq, seq)
+
+    play(story)
+
+
 def test_nobody_is_called_to_what_has_a_claim_of_its_own():
     """If that lapses, it is noticed as any lapse is."""
 
