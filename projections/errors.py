@@ -29,8 +29,8 @@ class ProjectionError(Exception):
 class PostgresUnavailable(ProjectionError):
     """Postgres could not be reached. The message never has a password."""
 
-    def __init__(self, where: str, *, detail: str) -> None:
-        super().__init__(f"Postgres at {where}: {detail}")
+    def __init__(self, where: str = "", *, detail: str) -> None:
+        super().__init__(f"Postgres at {where}: {detail}" if where else f"Postgres: {detail}")
         self.where = where
 
 

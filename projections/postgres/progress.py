@@ -47,7 +47,7 @@ async def known_positions(pool: Pool, stack: Stack) -> Mapping[str, int]:
         async with pool.acquire() as connection:
             found = await _positions(connection, stack)
     except AWAY as error:
-        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+        raise PostgresUnavailable(detail=str(error)) from error
     return {part: seq for part, seq in found.items() if part.partition("-")[0] in PROJECTED}
 
 
@@ -85,7 +85,7 @@ async def caught_up(
         at = reached.get(name, 0)
         raise NotCaughtUp(name, wanted=wanted, reached=at, waited_s=timeout_s) from error
     except AWAY as error:
-        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+        raise PostgresUnavailable(detail=str(error)) from error
 
 
 def _wanted(stack: Stack, newest: Mapping[str, int]) -> Mapping[str, int]:

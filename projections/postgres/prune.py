@@ -98,7 +98,7 @@ async def prune(ports: Ports, pool: Pool, *, clock: Clock) -> PruneReport:
     try:
         return await _prune(ports, pool, clock=clock)
     except AWAY as error:
-        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+        raise PostgresUnavailable(detail=str(error)) from error
 
 
 async def _prune(ports: Ports, pool: Pool, *, clock: Clock) -> PruneReport:
@@ -126,7 +126,7 @@ async def count_old(pool: Pool, stack: Stack, cuts: Sequence[RetentionCut]) -> l
     try:
         return await _count(pool, stack, cuts)
     except AWAY as error:
-        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+        raise PostgresUnavailable(detail=str(error)) from error
 
 
 async def _count(pool: Pool, stack: Stack, cuts: Sequence[RetentionCut]) -> list[OldRows]:

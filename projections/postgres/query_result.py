@@ -71,7 +71,7 @@ async def answer(pool: Pool, text: str, *args: object, query_s_max: float = QUER
         async with pool.acquire(timeout=CONNECT_S_MAX) as connection:
             return await _refusing(connection, text, *args, query_s_max=query_s_max)
     except AWAY as error:
-        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+        raise PostgresUnavailable(detail=str(error)) from error
 
 
 async def _refusing(connection: Connection, text: str, *args: object, query_s_max: float) -> Table:

@@ -105,7 +105,8 @@ async def take_troubles(
                 await page.goto(f"{served.address}/episodes")
             server.stop()
             for shape, page in pages.items():
-                await shoot(page, folder, f"{name}-while-looking", shape, wait_ms=5_000)
+                await page.get_by_text("nothing here moves").first.wait_for()
+                await shoot(page, folder, f"{name}-while-looking", shape)
                 await page.goto(f"{served.address}/findings")
                 await shoot(page, folder, name, shape)
             server.restart()

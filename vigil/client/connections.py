@@ -187,5 +187,5 @@ def of_ports(ports: Ports, pool: Pool | None, *, by: str, clock: Clock) -> Conne
         clock=clock,
         open_log=log,
         open_rows=rows,
-        rows_at="the pool's server",
+        rows_at="the database",
     )

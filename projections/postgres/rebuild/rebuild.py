@@ -299,7 +299,7 @@ async def _opened(
     except REFUSED:
         raise
     except AWAY as error:
-        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+        raise PostgresUnavailable(detail=str(error)) from error
 
 
 async def _require_migrated(live: Connection, schema: str) -> Mapping[str, str]:
