@@ -16,8 +16,8 @@ from vigil import Actor, App, event
 # which is 5 to 7 files more than one of its own had. These may only fall.
 # A branch is counted in its function, or in the agent that it is part of: `functions/activity.py`
 # is one more file, and a replay enters it for each record that it waits for.
-# Since ADR 0111 the claim and the lease of a node have files of their own, and the reactor notes what
-# is covered as it follows: four files more, five where a node dies.
+# Since ADR 0111 the claim and the lease of a node have files of their own, and the reactor notes
+# what is covered as it follows: four files more, five where a node dies.
 MOST = {  # way: files, changes
     "converge": (42, 137),
     "proposal": (57, 225),
