@@ -71,6 +71,9 @@ _ASKED: Final = (
 )  # fmt: skip
 """Columns of an item that stay when it is prepared."""
 
+_ENDS: Final = {"awaiting_approval": "decided_at", "paused": "resumed_at"}
+"""Status of an item → the column that says until when it had that, if a person ends it."""
+
 _MADE: Final = {ADMIT.name: {"state": "admitted"}, SUPERSEDE.name: {"status": SUPERSEDED}}
 """What a statement itself says of a row."""
 
@@ -137,14 +140,17 @@ class Rows:
 
     def _settle(self, row: dict[str, Any], *, is_stop: bool) -> None:
         """Have the items of an instance that were paused, or had not begun, go on or not."""
-        said = {**row, "status": "canceled", "retry_at": None} if is_stop else row
+        said = {"journal_seq": row["journal_seq"], "status": row.get("status", "canceled")}
+        if is_stop:
+            said["retry_at"] = None
         statuses = workflows.UNBEGUN if is_stop else {"paused"}
         for place, item in self.tables.items():
             is_of_it = place[:2] == (workflows.PLACE.table, row["instance_id"])
             is_step = is_stop or (is_of_it and item["step_id"] == row["step_id"])
             is_met = is_of_it and is_step and item["status"] in statuses
             if is_met and item["journal_seq"] < row["journal_seq"]:
-                self.tables[place] = item | said
+                ends = _ENDS.get(item["status"])
+                self.tables[place] = item | said | ({ends: row["at"]} if ends else {})
 
 
 def _placed(earlier: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
