@@ -106,8 +106,8 @@ _SENT: Final = {
 }  # fmt: skip
 
 ENDS: Final = {
-    **dict.fromkeys(("send", "send_once", "gated", "inline", "inline_too", "send_turn"), _SENT),
-    "gated_ever": {_DONE, ("canceled", "canceled")},
+    **dict.fromkeys(("send", "send_once", "inline", "inline_too", "send_turn"), _SENT),
+    **dict.fromkeys(("gated", "gated_ever"), _SENT),
     "breaking": {("failed", "crash"), ("canceled", "canceled")},
 }
 """Expectation → how its episodes may end."""
