@@ -10330,6 +10330,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_past.py",
     ),
     Mutant(
+        "past-attempt-over",
+        "the past: a step whose attempt was over did not run until the next one",
+        instead("earlier.is_over", "false"),
+        "tests/projections/test_past.py",
+    ),
+    Mutant(
         "unbegun-instance-not-in-past",
         "the past: an instance that began later was not there",
         instead("<= workflows_at.at", "IS NOT NULL"),

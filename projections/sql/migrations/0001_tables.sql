@@ -2979,6 +2979,7 @@ BEGIN ATOMIC
             WHEN moment.is_ended THEN step.status
             WHEN step.status = 'canceled' AND step.finished_at IS NULL
                 AND instance.stopping_at <= workflow_steps_at.at THEN 'canceled'
+            WHEN earlier.is_over THEN 'retrying'  -- guard: past-attempt-over
             WHEN step.begun_at <= workflow_steps_at.at THEN 'running'
             ELSE 'pending'
         END,
@@ -3033,11 +3034,30 @@ BEGIN ATOMIC
             coalesce(step.started_at <= workflow_steps_at.at, false) AS is_newest,
             coalesce(step.finished_at <= workflow_steps_at.at, false) AS is_ended
     ) AS moment
+    -- Of attempts before the newest the row says nothing; what they opened does. NULL: nothing is left.
+    CROSS JOIN LATERAL (
+        SELECT bool_and(attempt.finished_at <= workflow_steps_at.at) AS is_over
+        FROM (
+            SELECT episode.queued_at AS opened_at, coalesce(episode.finished_at, 'infinity')
+            FROM episodes AS episode
+            WHERE episode.stack = step.stack
+                AND episode.workflow_instance_id = step.instance_id
+                AND episode.workflow_step_id = step.step_id AND episode.workflow_item = step.item
+            UNION ALL
+            SELECT child.started_at, coalesce(child.finished_at, 'infinity')
+            FROM workflow_instances AS child
+            WHERE child.stack = step.stack AND child.parent_instance_id = step.instance_id
+                AND child.parent_step_id = step.step_id
+                AND coalesce((child.trigger_ref ->> 'item')::bigint, 0) = step.item
+        ) AS attempt (opened_at, finished_at)
+        WHERE moment.is_begun AND NOT moment.is_newest
+            AND attempt.opened_at <= workflow_steps_at.at
+    ) AS earlier
     WHERE step.stack = workflow_steps_at.in_stack
         AND step.placed_at <= workflow_steps_at.at;  -- guard: unplaced-item-not-in-past
 END;
 COMMENT ON FUNCTION workflow_steps_at(text, timestamptz) IS
-    'The items of steps of a stack''s instances as they were at a time. NULL where nobody knows any more: of an item that was tried again since, the attempt, its episode and how it had ended; it counts as running between its first and its newest attempt. As of now: journal_seq, input, and who has approved.';
+    'The items of steps of a stack''s instances as they were at a time. NULL where nobody knows any more: of an item that was tried again since, the attempt, its episode and how it had ended. Between its first and its newest attempt it counts as running while what those before had opened was not over, or is not kept any more, and otherwise as retrying, even if it waited for a person. As of now: journal_seq, input, and who has approved.';
 
 
 CREATE FUNCTION workflows_at(in_stack text, at timestamptz)
