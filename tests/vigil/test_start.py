@@ -34,6 +34,7 @@ READS = [
     ("dead", "list"),
     ("dead", "show", "k"),
     ("inbox",),
+    ("decisions",),
     ("sql", "select 1"),
     ("publish", "a.b", "{}", "--create-stack"),
 ]

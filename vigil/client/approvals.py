@@ -16,20 +16,9 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from engine.operations.decide_request import ApprovalTarget, decide_request
-from engine.people.store import PeopleStore
 from projections.postgres.reader import list_decisions
 from projections.records import DecisionSummary
 from streams.json import unraw
-from vigil.asking.approval_requests import (
-    ApprovalRequest,
-    changed,
-    check_hash,
-    problem_with,
-    read_pending,
-    result_of_decision,
-)
-from vigil.asking.requests import CommandOutcome, SentCommand, watch
 from vigil.client.connections import Connections
 from vigil.client.episodes import EpisodeCalls
 from vigil.client.page import Page, PagedList, check_past
@@ -38,7 +27,10 @@ from vigil.errors import Mistake, Trouble
 from vigil.settings import DECISION_S
 
 if TYPE_CHECKING:
+    from engine.operations.decide_request import ApprovalTarget
     from projections.postgres.reader import OneOrMore
+    from vigil.asking.approval_requests import ApprovalRequest
+    from vigil.asking.requests import CommandOutcome
 
 _ID: Final = re.compile(r"[0-9a-fA-F-]+")
 
@@ -72,6 +64,8 @@ class ApprovalCalls:
             AlreadyDecided: it does not wait any more.
             Trouble: it does not ask for approval.
         """
+        from vigil.asking.approval_requests import read_pending
+
         target = await self._whole(target)
         async with self._connections.log(about=str(target)) as ports:
             pending, _ = await read_pending(ports, target)
@@ -144,6 +138,17 @@ class ApprovalCalls:
             Mistake: a value is impossible.
             Trouble: it does not wait, waits with another plan, or `by` may not decide on it.
         """
+        from engine.operations.decide_request import decide_request
+        from engine.people.store import PeopleStore
+        from vigil.asking.approval_requests import (
+            changed,
+            check_hash,
+            problem_with,
+            read_pending,
+            result_of_decision,
+        )
+        from vigil.asking.requests import SentCommand, watch
+
         if plan_hash is not None:
             check_hash(plan_hash, what="plan_hash")
         target = await self._whole(target)
@@ -184,6 +189,8 @@ class ApprovalCalls:
 
     async def _whole(self, target: ApprovalTarget | UUID | str) -> ApprovalTarget:
         """Return what asks, with its whole id."""
+        from engine.operations.decide_request import ApprovalTarget
+
         given: object = target
         if isinstance(given, str | UUID):
             if isinstance(given, str) and not _ID.fullmatch(given):  # guard: decided-text-is-an-id
