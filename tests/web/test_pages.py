@@ -7,7 +7,7 @@ import re
 import pytest
 
 from engine.people.identity import Role
-from tests.web.conftest import ROLE
+from tests.web.conftest import NAME, ROLE
 from vigil.web.screen import Screen
 from vigil.web.table import SCREENS
 
@@ -93,3 +93,19 @@ async def test_an_address_that_is_not_there_has_a_page_that_says_so(browser):
     assert answer.status_code == 404
     assert "There is no such page" in answer.text
     assert 'href="/"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("address", "role", "says"),
+    [("/episodes?status=failed", "status", ""), ("/nowhere", "alert", "<strong>Not done: ")],
+)
+async def test_what_is_refused_is_told_otherwise_than_what_is_done(browser, address, role, says):
+    browser.headers[NAME] = "who-is-told"
+    view = {"name": "told", "address": address, "back": "/episodes"}
+    await browser.post("/do/people.save_view", data=view)
+
+    page = (await browser.get("/episodes")).text
+    (told,) = re.findall(r'<p id="say"[^>]*>.*?</p>', page)
+    assert f'role="{role}"' in told
+    assert f"<span>{says}" in told
+    assert ("refused" in told.partition(">")[0]) is bool(says)

@@ -21,7 +21,7 @@ from vigil.web.drawing.layout import PageFrame
 from vigil.web.drawing.parts import sentence
 from vigil.web.policy import came_from, content_policy
 from vigil.web.positions import NOWHERE, RowsPosition
-from vigil.web.said import SAID, unquoted
+from vigil.web.said import SAID, SILENCE, Said, unquoted
 from vigil.web.screen import AT, Drawn, PageRequest
 
 THEME: Final = "vigil_theme"
@@ -54,7 +54,7 @@ class Answers:
         live: str = "",
         position: RowsPosition = NOWHERE,
         waiting: dict[str, int] | None = None,
-        says: str = "",
+        said: Said = SILENCE,
         views: Sequence[SavedView] | None = (),
         asked: PageRequest | None = None,
         has_past: bool = False,
@@ -76,7 +76,7 @@ class Answers:
             views=views,
             asked=asked,
             has_past=has_past,
-            said=says or unquoted(request.cookies.get(SAID, "")),
+            said=said if said.text else unquoted(request.cookies.get(SAID, "")),
             retry_s=retry_s,
         )
 
@@ -87,10 +87,15 @@ class Answers:
         return _html(past.linked(page, at) if at else page, frame, status)
 
     def bare(
-        self, request: Request, heading: str, *inside: Node, says: str = "", status: int = 200
+        self,
+        request: Request,
+        heading: str,
+        *inside: Node,
+        said: Said = SILENCE,
+        status: int = 200,
     ) -> Response:
         """Return a page without navigation."""
-        frame = self.frame(request, says=says)
+        frame = self.frame(request, said=said)
         return _html(str(layout.bare(frame, heading, *inside)), frame, status)
 
     def failed(self, request: Request, heading: str, says: str, *, status: int) -> Response:

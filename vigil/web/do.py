@@ -27,7 +27,7 @@ from vigil.web.api.table import OPERATIONS
 from vigil.web.forms import read_form
 from vigil.web.policy import came_from, local_path
 from vigil.web.positions import wait_shown
-from vigil.web.said import SAID, SAID_S, quoted
+from vigil.web.said import NOT_ALL_DONE, NOT_DONE, SAID, SAID_S, Said, quoted
 
 JSON: Final = ":json"
 BACK: Final = "back"
@@ -53,16 +53,17 @@ async def do(request: Request) -> Response:
     back = local_path(fields.pop(BACK, "") or form)
     try:
         asked, found = await _done(operation, fields, request)
-        says, back = in_words(operation, asked, found), _led(back, found)
+        said = Said(in_words(operation, asked, found), problem_in(found))
+        back = _led(back, found)
         await wait_shown(client_of(request))
     except ProblemRaised as refused:
-        says, back = str(refused), form
+        said, back = Said(str(refused), NOT_DONE), form
     except VigilError as error:
-        says, back = one_line(error), form
+        said, back = Said(one_line(error), NOT_DONE), form
     # A script asks for the page itself, or leaves this one for it.
     is_script = FORM in request.headers
     response = Response(headers={TO: back}) if is_script else RedirectResponse(back, 303)
-    response.set_cookie(SAID, quoted(says), max_age=SAID_S, httponly=True, samesite="strict")
+    response.set_cookie(SAID, quoted(said), max_age=SAID_S, httponly=True, samesite="strict")
     return response
 
 
@@ -140,6 +141,15 @@ def in_words(operation: AnyOperation, asked: ApiRequest, found: object) -> str:
         case _:
             says = getattr(found, "says", "") or getattr(found, "used", "")
             return str(says) or DONE.get(operation.name, "Done.")
+
+
+def problem_in(found: object) -> str:
+    """Return what to say first of an operation of which something was refused; empty: nothing."""
+    outcomes = found if isinstance(found, list | tuple) else [found]
+    are_refused = [isinstance(each, CommandOutcome) and bool(each.refused) for each in outcomes]
+    if not any(are_refused):
+        return ""
+    return NOT_DONE if all(are_refused) else NOT_ALL_DONE
 
 
 DONE: Final[Mapping[str, str]] = {

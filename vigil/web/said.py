@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -13,12 +14,29 @@ SAID_S: Final = 30
 
 CHARS_MAX: Final = 1_000
 
+NOT_DONE: Final = "Not done"
+NOT_ALL_DONE: Final = "Not all done"
+NOT_SIGNED_IN: Final = "Not signed in"
 
-def quoted(says: str) -> str:
-    """Return a text as a cookie has it."""
-    return quote(says[:CHARS_MAX])
+
+@dataclass(frozen=True)
+class Said:
+    """What a page says of the order before it."""
+
+    text: str
+    problem: str = ""
+    """What stands before the text if something was refused, such as `NOT_DONE`; empty: nothing."""
 
 
-def unquoted(cookie: str) -> str:
-    """Return the text that a cookie has."""
-    return unquote(cookie)
+SILENCE: Final = Said("")
+
+
+def quoted(said: Said) -> str:
+    """Return what is said as a cookie has it: the problem on a line of its own."""
+    return quote(f"{said.problem}\n{said.text[:CHARS_MAX]}")
+
+
+def unquoted(cookie: str) -> Said:
+    """Return what a cookie says."""
+    problem, _, text = unquote(cookie).partition("\n")
+    return Said(text, problem)

@@ -33,7 +33,7 @@ async def test_what_another_has_decided_meanwhile_is_refused_and_the_form_stays(
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
     await page.get_by_role("button", name="Approve", exact=True).click()
 
-    await expect(page.locator("#say")).to_contain_text("denied by bob")
+    await expect(page.get_by_role("alert")).to_contain_text("denied by bob")
     await expect(reason).to_have_value("all tests are green")
     with SyncClient(**addresses(served.command), by="test") as client:
         assert client.episodes.get(id_).summary == "finger-1: not approved (by bob: not today)"

@@ -29,7 +29,7 @@ async def send(browser, operation, at="/episodes", **fields):
 
 
 def words(answer):
-    return unquoted(answer.cookies[SAID])
+    return unquoted(answer.cookies[SAID]).text
 
 
 def links(page: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from vigil.errors import NotSignedIn, VigilError
 from vigil.web.answers import Answers
 from vigil.web.forms import read_form
 from vigil.web.policy import local_path
+from vigil.web.said import NOT_SIGNED_IN, SILENCE, Said
 from vigil.web.screen import address
 
 SESSION: Final = "vigil_session"
@@ -108,7 +109,7 @@ class SignIn:
             ],
             elsewhere,
             p(".muted")[small["The first admin is made by ", code[FIRST_ADMIN], "."]],
-            says=why,
+            said=Said(why, NOT_SIGNED_IN) if why else SILENCE,
             status=status,
         )
 

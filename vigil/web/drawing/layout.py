@@ -27,6 +27,7 @@ from htpy import (
     p,
     script,
     span,
+    strong,
     title,
 )
 from htpy import input as entry
@@ -38,6 +39,7 @@ from vigil.web.drawing.parts import sentence, with_commands
 from vigil.web.drawing.views import default_addresses, views_bar
 from vigil.web.past import banner, slider
 from vigil.web.positions import RowsPosition
+from vigil.web.said import SILENCE, Said
 from vigil.web.screen import Drawn, PageRequest
 
 SECTIONS: Final = (
@@ -86,7 +88,7 @@ class PageFrame:
     """The address of an entry → how much there waits for people."""
     live: str = ""
     """The address at which the page tells what changes; empty: it does not."""
-    said: str = ""
+    said: Said = SILENCE
     """What became of what was ordered on the page before."""
     sections: Sequence[tuple[str, str]] = SECTIONS
     views: Sequence[SavedView] | None = ()
@@ -144,12 +146,18 @@ def page(frame: PageFrame, drawn: Drawn) -> Element:
             )[
                 p("#away.note", role="status", hidden=True),
                 banner(frame.asked, has_past=frame.has_past) if frame.asked else None,
-                p("#say", class_={"said": bool(frame.said)}, role="status")[
-                    with_commands(frame.said)
-                ],
+                _told(frame.said, with_commands(frame.said.text)),
                 arranged(parts, drawn.side, _views(frame)),
             ],
         ],
+    ]
+
+
+def _told(said: Said, words: Node) -> Element:
+    """Return the line that tells what became of an order: at once, if something was refused."""
+    looks = {"said": bool(said.text), "refused": bool(said.problem)}
+    return p("#say", class_=looks, role="alert" if said.problem else "status")[
+        span[bool(said.problem) and strong[f"{said.problem}: "], words]
     ]
 
 
@@ -242,9 +250,7 @@ def bare(frame: PageFrame, heading: str, *inside: Node) -> Element:
             main(id="main", tabindex="-1")[
                 div(".brand")[mark(), span["Vigil"]],
                 h1[heading],
-                p("#say", class_={"said": bool(frame.said)}, role="status")[
-                    frame.said and sentence(frame.said)
-                ],
+                _told(frame.said, sentence(frame.said.text) if frame.said.text else None),
                 inside,
             ]
         ],

@@ -6,7 +6,11 @@
   const policy = window.trustedTypes?.createPolicy('vigil', { createHTML: text => text });
   const parse = text => new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, 'text/html');
   const by = id => document.getElementById(id);
-  const say = text => { const line = by('say'); line.textContent = text; line.classList.toggle('said', !!text); };
+  const say = (text, isRefused) => {
+    const line = by('say');
+    line.setAttribute('role', isRefused ? 'alert' : 'status'); line.textContent = text;
+    line.classList.toggle('said', !!text); line.classList.toggle('refused', !!isRefused);
+  };
 
   // Make `a` look like `b`. Nodes that stay keep focus, text, scroll, and what people opened.
   // By attributes: the field `id` of a form hides the form's own `id`.
@@ -127,9 +131,9 @@
       if (there.pathname !== location.pathname) { location.assign(there); return; }
       const page = await fetch(there, { signal }), doc = parse(await page.text());
       if (page.ok) show(doc);                   // A form stays as it is while there is no page to show.
-      say(doc.getElementById('say')?.textContent || '');
+      const told = doc.getElementById('say'); if (told) morph(by('say'), told);
     } catch (error) {
-      say(`Not sent: ${error.message || error}. Try again.`);
+      say(`Not sent: ${error.message || error}. Try again.`, true);
     } finally {
       form.removeAttribute('aria-busy');
     }
