@@ -11541,6 +11541,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/mcp/test_command.py",
     ),
     Mutant(
+        "failure-is-no-drawing",
+        "the console: a page that failed for long is soon tried again",
+        returns("clock.time() - began_s"),
+        "tests/web/test_live.py",
+    ),
+    Mutant(
         "broken-screen-harms-no-other",
         "console: a page that cannot be drawn stops no other",
         uncaught,

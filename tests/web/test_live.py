@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from htpy import p
 
+from tests.simulation.time import simulate
 from vigil.errors import ServerAway
 from vigil.web import live
 from vigil.web.live import BEAT, GREETING, LivePages, message
@@ -127,6 +128,54 @@ async def test_a_server_that_is_away_is_told_and_so_is_its_return():
         rows.away = ""
         assert await heard(watched) == message("", event="away")
         assert await heard(watched) == message("", id=1)
+
+
+SLOW_S = 20.0
+"""As long as an answer may take of a server that is away, or has just begun, on a busy machine."""
+
+
+class SlowRows(Rows):
+    """Rows of a server that is away, which takes long to be noticed."""
+
+    def __init__(self, *, is_slow_to_draw: bool) -> None:
+        super().__init__()
+        self.is_slow_to_draw, self.is_back = is_slow_to_draw, False
+
+    async def read(self) -> int:
+        if not self.is_slow_to_draw:
+            await self._fail()
+        return self.seq
+
+    async def draw(self) -> Drawn:
+        if self.is_slow_to_draw:
+            await self._fail()
+        return await super().draw()
+
+    async def _fail(self) -> None:
+        if not self.is_back:
+            await asyncio.sleep(SLOW_S)
+            raise ServerAway("Postgres: no answer")
+
+
+@pytest.mark.parametrize("is_slow_to_draw", [False, True])
+def test_a_page_is_back_soon_after_its_server_however_long_that_took_to_fail(
+    monkeypatch, is_slow_to_draw
+):
+    monkeypatch.setattr(live, "LOOK_S", 1.0)
+
+    async def back_after_s() -> float:
+        rows = SlowRows(is_slow_to_draw=is_slow_to_draw)
+        async with running(rows) as pages:
+            watched = pages.watch("page", rows.draw, after=0)
+            while b"Postgres: no answer" not in await anext(watched):
+                pass
+            rows.is_back, back_s = True, asyncio.get_running_loop().time()
+            while b"row 1" not in await anext(watched):
+                pass
+            await watched.aclose()
+            return asyncio.get_running_loop().time() - back_s
+
+    assert simulate(back_after_s()) <= 2.0
 
 
 async def test_a_page_that_cannot_be_drawn_harms_no_other():

@@ -27,7 +27,8 @@ LOOK_S: Final = 1.0
 """Shortest time between two looks whether the rows have moved, in seconds."""
 
 SHARE_MAX: Final = 0.2
-"""Most of its time that the console draws watched pages: the more they take, the rarer it looks."""
+"""Most of its time that the console draws watched pages: the more they take, the rarer it looks.
+What fails is not drawn, however long it took: a page goes on soon after its server is back."""
 
 BEAT_S: Final = 10.0
 """How often a watcher to whom nothing is sent is told that all is well, in seconds. The script in
@@ -95,15 +96,12 @@ class LivePages:
 
     async def run(self) -> None:
         """Look whether the rows have moved, and draw what is watched, until the console ends."""
-        clock = asyncio.get_running_loop()
-        seen = -1
+        seen, drew_s = -1, 0.0
         while not self._is_ending.is_set():
-            began_s = clock.time()
             if self._pages:
-                seen = await self._look(seen)
-            took_s = clock.time() - began_s
+                seen, drew_s = await self._look(seen)
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(LOOK_S, took_s / SHARE_MAX)):
+                async with asyncio.timeout(max(LOOK_S, drew_s / SHARE_MAX)):
                     await self._is_ending.wait()
 
     async def watch(
@@ -135,32 +133,39 @@ class LivePages:
             if not page.watchers:
                 self._pages.pop(key, None)
 
-    async def _look(self, seen: int) -> int:
-        """Draw what is watched if the rows have moved since `seen`; return where they are."""
+    async def _look(self, seen: int) -> tuple[int, float]:
+        """Draw what is watched if the rows have moved since `seen`.
+
+        Return where they are, and for how long it drew, in seconds.
+        """
         try:
             seq = await self._read_seq()
         except VigilError as error:
             self._away_since = self._away_since or self._now()
             for each in self._pages.values():
                 _fail(each, one_line(error), self._away_since)
-            return -1
-        self._away_since = None
+            return -1, 0.0
+        self._away_since, drew_s = None, 0.0
         for page in list(self._pages.values()):
             if seq != seen or page.seq != seq or page.trouble:
-                await self._redraw(page, seq)
-        return seq
+                drew_s += await self._redraw(page, seq)
+        return seq, drew_s
 
-    async def _redraw(self, page: WatchedPage, seq: int) -> None:
+    async def _redraw(self, page: WatchedPage, seq: int) -> float:
+        """Return how long it drew, in seconds; 0: it failed."""
+        clock = asyncio.get_running_loop()
+        began_s = clock.time()
         try:
             drawn = await page.draw()
         except VigilError as error:
             _fail(page, one_line(error), self._now())
-            return
+            return 0.0  # guard: failure-is-no-drawing
         except Exception:  # guard: broken-screen-harms-no-other
             log.exception("a watched page could not be drawn")
             _fail(page, "this page cannot be drawn; the log of the console says why", self._now())
-            return
+            return 0.0
         _draw(page, drawn, seq)
+        return clock.time() - began_s
 
 
 def _draw(page: WatchedPage, drawn: Drawn, seq: int) -> None:
