@@ -350,10 +350,16 @@ async def list_budget_recommendations(
 
 
 async def list_costs(
-    pool: Pool, stack: Stack, *, by: str, since: datetime | None = None, limit: int = 50
+    pool: Pool,
+    stack: Stack,
+    *,
+    by: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 50,
 ) -> list[Row]:
     """Return what requests to models have cost, by `CostBy`: the dearest first."""
-    return await _rows(pool, "list_costs", stack.name, by, since, limit)
+    return await _rows(pool, "list_costs", stack.name, by, since, limit, until)
 
 
 async def list_findings(

@@ -1,6 +1,6 @@
 -- What requests to models have cost, the dearest first; days in order, the latest first.
 -- $1 stack, $2 by what: actor, model, agent, day, finding, episode, or all, $3 those since then, or
--- NULL, $4 most.
+-- NULL, $4 most, $5 those before then, or NULL.
 SELECT
     name, count(*) AS requests, count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
     coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(cost_usd), 0) AS cost_usd,
@@ -26,6 +26,7 @@ FROM (
         WHERE stack = $1 AND $2::text = 'finding'
     ) AS touched USING (stack, episode_id)
     WHERE stack = $1 AND ($3::timestamptz IS NULL OR request.at >= $3)
+        AND ($5::timestamptz IS NULL OR request.at < $5)
 ) AS asked
 GROUP BY name
 ORDER BY

@@ -258,7 +258,12 @@ class Client:
             return await count_inbox(pool, self.stack, actor=actor)
 
     async def costs(
-        self, *, by: CostBy = "actor", since: datetime | None = None, limit: int = 50
+        self,
+        *,
+        by: CostBy = "actor",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
     ) -> CostReport:
         """Return what requests to models have cost, the dearest first; days with the latest first.
 
@@ -266,13 +271,14 @@ class Client:
             by: `actor`, `model`, `agent`, `day`, `finding`, or `all` for one sum. An episode with
                 several findings counts for each of them.
             since: only requests recorded then or later, with a time zone; None: all.
+            until: only those recorded before, with a time zone; None: all.
 
         Raises:
-            Mistake: there is no such `by`, or `since` has no time zone.
+            Mistake: there is no such `by`, or a time has no time zone.
         """
         from vigil.client.stack.costs import report
 
-        return await report(self.connections, by=by, since=since, limit=limit)
+        return await report(self.connections, by=by, since=since, until=until, limit=limit)
 
     async def sql(self, text: str) -> Table:
         """Return the answer to one SQL statement that only reads, up to 10,000 rows.

@@ -290,7 +290,12 @@ class SyncClient:
         return self._thread.run(self._client.count_inbox(actor=actor, at=at))
 
     def costs(
-        self, *, by: CostBy = "actor", since: datetime | None = None, limit: int = 50
+        self,
+        *,
+        by: CostBy = "actor",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
     ) -> CostReport:
         """Return what requests to models have cost, the dearest first; days with the latest first.
 
@@ -298,11 +303,12 @@ class SyncClient:
             by: `actor`, `model`, `agent`, `day`, `finding`, or `all` for one sum. An episode with
                 several findings counts for each of them.
             since: only requests recorded then or later, with a time zone; None: all.
+            until: only those recorded before, with a time zone; None: all.
 
         Raises:
-            Mistake: there is no such `by`, or `since` has no time zone.
+            Mistake: there is no such `by`, or a time has no time zone.
         """
-        return self._thread.run(self._client.costs(by=by, since=since, limit=limit))
+        return self._thread.run(self._client.costs(by=by, since=since, until=until, limit=limit))
 
     def sql(self, text: str) -> Table:
         """Return the answer to one SQL statement that only reads, up to 10,000 rows.

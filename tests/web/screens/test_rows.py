@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from html import unescape
 from urllib.parse import unquote
 
@@ -277,6 +277,25 @@ async def test_costs_are_summed_by_what_is_asked(read, by):
     page = text_of(await read("/costs", by=by))
 
     assert "Requests 2" in page
+
+
+async def test_a_day_of_costs_leads_to_the_episodes_that_its_sum_is_of(read):
+    days = await read("/costs", by="day", since="all")
+    ((day, _),) = re.findall(r'href="/costs\?by=episode&amp;day=([-0-9]+)"[^>]*>([-0-9]+)<', days)
+
+    page = text_of(await read("/costs", by="episode", day=day))
+    assert "Requests 2" in page
+    assert f"Of {day} in UTC" in page
+    before = date.fromisoformat(day) - timedelta(days=1)
+    assert "No model was asked" in text_of(await read("/costs", by="episode", day=str(before)))
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2030-02-30", "9999-12-31"])
+async def test_a_day_of_costs_that_is_none_is_told(browser, day):
+    page = await browser.get("/costs", params={"day": day})
+
+    assert page.status_code == 400
+    assert "is no day such as" in page.text
 
 
 async def test_the_chart_marks_when_nodes_started_and_what_was_defined(read):

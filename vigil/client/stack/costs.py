@@ -36,7 +36,12 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def report(
-    connections: Connections, *, by: CostBy, since: datetime | None, limit: int
+    connections: Connections,
+    *,
+    by: CostBy,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
 ) -> CostReport:
     """Return what requests have cost, by what is asked for; `Mistake`: that cannot be."""
     checked_one_of("by", by, get_args(CostBy))
@@ -45,10 +50,12 @@ async def report(
     if not is_whole or not 1 <= limit <= LIMIT_MAX:
         raise Mistake(f"limit: {limit!r} is not a whole number from 1 to {LIMIT_MAX:,}")
     check_time("since", since)
+    check_time("until", until)
+    when = {"since": since, "until": until}
     stack = connections.stack
     async with connections.rows() as pool:
-        rows = await list_costs(pool, stack, by=by, since=since, limit=limit)
-        whole = rows if by == ALL else await list_costs(pool, stack, by=ALL, since=since, limit=1)
+        rows = await list_costs(pool, stack, by=by, limit=limit, **when)
+        whole = rows if by == ALL else await list_costs(pool, stack, by=ALL, limit=1, **when)
         why_none = await why_none_of(pool, stack, rows)
     return CostReport(
         items=tuple(record_of(each, CostSummary) for each in rows),

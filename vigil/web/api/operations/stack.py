@@ -56,6 +56,7 @@ class SumCosts(ApiRequest, frozen=True, kw_only=True):
 
     by: CostBy = "actor"
     since: Time | None = None
+    until: Time | None = None
     limit: Limit = 50
 
 

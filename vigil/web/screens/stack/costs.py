@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from htpy import Element, Node, a
+from htpy import Element, Node, a, p, span, strong
 
 from projections.records import CostBy, CostSummary
 from vigil.client import Client
@@ -29,7 +29,7 @@ from vigil.web.drawing.parts import (
 )
 from vigil.web.screen import Drawn, PageRequest, Screen, address
 
-FILTERS: Final = ("by", "since")
+FILTERS: Final = ("by", "since", "day")
 
 WAYS: Final[Mapping[str, CostBy]] = {
     "actor": "actor",
@@ -48,6 +48,8 @@ SPANS: Final[Mapping[str, tuple[str, timedelta | None]]] = {
 }
 """Filter → its words, and how long ago."""
 
+DAY: Final = "%Y-%m-%d"
+
 DEFAULT_SPAN: Final = "7d"
 
 ROWS_MAX: Final = 100
@@ -56,13 +58,13 @@ ROWS_MAX: Final = 100
 
 async def draw(client: Client, asked: PageRequest) -> Drawn:
     """Read what requests have cost, and draw it."""
-    by, span = asked.filter("by") or "actor", asked.filter("since") or DEFAULT_SPAN
-    for name, text, known in (("by", by, WAYS), ("since", span, SPANS)):
+    by, since_when = asked.filter("by") or "actor", asked.filter("since") or DEFAULT_SPAN
+    for name, text, known in (("by", by, WAYS), ("since", since_when, SPANS)):
         if text not in known:
             raise Mistake(f"{name}: {text!r} is not one of {', '.join(known)}")
-    ago = SPANS[span][1]
-    since = None if ago is None else asked.now - ago
-    report = await client.costs(by=WAYS[by], since=since, limit=ROWS_MAX)
+    day = asked.filter("day")
+    since, until = _span_of(asked.now, since_when) if day is None else _bounds_of(day)
+    report = await client.costs(by=WAYS[by], since=since, until=until, limit=ROWS_MAX)
     return Drawn(
         title="Costs",
         parts={
@@ -73,8 +75,23 @@ async def draw(client: Client, asked: PageRequest) -> Drawn:
     )
 
 
+def _span_of(now: datetime, since_when: str) -> tuple[datetime | None, None]:
+    ago = SPANS[since_when][1]
+    return (None if ago is None else now - ago), None
+
+
+def _bounds_of(day: str) -> tuple[datetime, datetime]:
+    """Return when a day in UTC begins, and when the next one does; `Mistake`: it is no day."""
+    try:
+        begins = datetime.strptime(day, DAY).replace(tzinfo=UTC)
+        return begins, begins + timedelta(days=1)
+    except (ValueError, OverflowError) as error:
+        raise Mistake(f"day: {day!r} is no day such as 2030-01-31") from error
+
+
 def filters(asked: PageRequest) -> Node:
-    """Return what costs are summed by, and since when."""
+    """Return what costs are summed by, and since when, or of which day."""
+    day = asked.filter("day")
     return [
         chips(asked, "by", [(None if each == "actor" else each, each, None) for each in WAYS]),
         chips(
@@ -84,7 +101,12 @@ def filters(asked: PageRequest) -> Node:
                 (None if each == DEFAULT_SPAN else each, words, None)
                 for each, (words, _) in SPANS.items()
             ],
-        ),
+        )
+        if day is None
+        else p(".row")[
+            span["Of ", strong[day], " in UTC"],
+            a(".btn", href=asked.link(day=None, by="day"))["All days"],
+        ],
     ]
 
 
@@ -166,7 +188,7 @@ def _page_of(by: str, name: str | None) -> str | None:
         case "episode":
             return place("episodes", name)
         case "day":
-            return None
+            return address("/costs", by="episode", day=name)
         case _:
             return address("/costs", by=by)
 
