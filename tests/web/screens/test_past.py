@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, deque
 from datetime import UTC, datetime, timedelta
-from urllib.parse import unquote
+from html import unescape
+from urllib.parse import unquote, urlencode
 
 import pytest
 
@@ -114,6 +116,34 @@ async def test_a_single_thing_is_as_it_was_and_its_links_stay_there(browser, add
     lost = {each for each in links if "at=" not in each and not each.startswith("/static/")}
     assert "As it was at" in answer.text
     assert {unquote(each) for each in lost} == {unquote(path)}  # The way to now.
+
+
+PER_SCREEN = 8
+"""Most pages of one screen that a walk reads."""
+
+
+async def test_no_link_of_the_past_leads_to_what_was_not_there(browser, client, now):
+    episodes = (await client.episodes.list(limit=1_000)).items
+    amid = sorted(each.queued_at for each in episodes)[len(episodes) // 2]
+    then = urlencode(at(amid))
+    left, read, dead = deque([f"/?{then}"]), set(), []
+    screens = Counter()
+    while left:
+        address = left.popleft()
+        screen = address.partition("?")[0].split("/")[1:]
+        if address in read or screens[screen[0], len(screen)] == PER_SCREEN:
+            continue
+        read.add(address)
+        screens[screen[0], len(screen)] += 1
+        page = await browser.get(address)
+        if page.status_code != 200:
+            dead.append((page.status_code, address))
+            continue
+        main = page.text.partition("<main")[2]
+        links = (unescape(each) for each in re.findall(r'<a\b[^>]*\shref="(/[^"#]*)', main))
+        left.extend(each for each in links if then in each)
+    assert len(screens) > 5
+    assert dead == []
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
