@@ -1497,6 +1497,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_leases.py",
     ),
     Mutant(
+        "older-lapse-waits",
+        "a lapse of before an attempt calls nobody to it while the lease of its node lasts",
+        returns("True"),
+        "tests/engine/execution/test_covered.py",
+    ),
+    Mutant(
         "covered-episode-busy",
         "what the lease of another node covers is not taken",
         never,

@@ -330,6 +330,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     steps_most: int = 0
     """The most steps that it has recorded without a restart: with the next one it gets further."""
     node: str = ""
+    claim_revision: int = 0
     node_lease_since: datetime | None = None
     """See `EpisodeStarted`."""
     steps_recorded: int = 0
@@ -621,6 +622,7 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         usd_used=episode.usd_used + lost if lost else episode.usd_used,
         status=Status.CONVERGING if is_decided else Status.RUNNING,
         node=event.node,
+        claim_revision=event.claim_revision,
         node_lease_since=event.node_lease_since,
         code=event.code,
         parked=None if event.fresh else episode.parked,

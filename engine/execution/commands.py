@@ -395,7 +395,7 @@ class RunConsumer(CommandConsumer):
             ctx.delivery,
             claims_first=claims_first,
             called_at=called_at,
-            is_called_over=isinstance(ctx.command, Recover),
+            is_called_over=_is_called_over(ctx.command, ctx.episode),
         )
 
     async def _is_turned_away(self, episode: Episode) -> bool:
@@ -438,6 +438,17 @@ def _is_suspect(ctx: CommandContext) -> bool:
     declared = expectations[opened.expectation_id].attempts_max
     attempts_max = recovery.attempts_of(opened, declared=declared)
     return recovery.is_suspect(ctx.episode, attempts_max=attempts_max)
+
+
+def _is_called_over(command: Command, episode: Episode) -> bool:
+    """Return whether a command calls for the attempt that is the newest, since no node has it.
+
+    A claim may have been made, and have lapsed, before the start of any attempt was durable.
+    """
+    if not isinstance(command, Recover):
+        return False
+    lapsed = command.lapse_revision
+    return not lapsed or lapsed > episode.claim_revision  # guard: older-lapse-waits
 
 
 def _is_call_for_answer(ctx: CommandContext) -> bool:

@@ -458,7 +458,8 @@ class EpisodeExecution:
         # recovery may have been answered elsewhere: then nothing else calls for the episode.
         id_ = f"refused.{attempt.claim}"
         # guard: stolen-lapse-remembered
-        if not attempt.claim.is_stolen or await self._call(reason="lapsed", id_=id_):
+        lapsed = attempt.claim.revision  # The claim is newer than the lapse.
+        if not attempt.claim.is_stolen or await self._call("lapsed", id_=id_, lapsed=lapsed):
             await attempt.claim.give_up()
         return None
 
@@ -466,7 +467,7 @@ class EpisodeExecution:
         """Call another node to an episode that goes on there."""
         attempt = self._attempt
         id_ = f"leave.{attempt.opened.episode_id}.{self._episode.attempts}"
-        has_called = await self._call(reason="handover", id_=id_)
+        has_called = await self._call("handover", id_=id_)
         if has_called and attempt.state is AttemptState.FENCED:
             attempt.move(AttemptState.HANDED_OVER)
             log.info("handed over")
@@ -475,10 +476,15 @@ class EpisodeExecution:
         if has_called:
             await attempt.claim.give_up()
 
-    async def _call(self, *, reason: str, id_: str) -> bool:
+    async def _call(self, reason: str, *, id_: str, lapsed: int = 0) -> bool:
         """Send a command for the episode. Only then may the claim go: its lapse would call, too."""
         opened = self._attempt.opened
-        recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason=reason)
+        recover = Recover(
+            actor_id=opened.actor_id,
+            episode_id=opened.episode_id,
+            reason=reason,
+            lapse_revision=lapsed,
+        )
         try:
             await self._context.ports.commands.send(recover, id=id_)
         except Unavailable as error:

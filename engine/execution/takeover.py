@@ -89,7 +89,12 @@ class LapseWatcher:
         telemetry.leases.add(1, {"outcome": "lapsed"})
         say = log.warning if await self._is_news(change, since, episode_id) else log.debug
         say("lease lapsed; calling for recovery", actor=actor_id, episode_id=episode_id)
-        recover = Recover(actor_id=actor_id, episode_id=episode_id, reason="lapsed")
+        recover = Recover(
+            actor_id=actor_id,
+            episode_id=episode_id,
+            reason="lapsed",
+            lapse_revision=change.revision,
+        )
         while True:
             try:
                 return await self.ports.commands.send(recover, id=f"lapse.{change.revision}")

@@ -46,6 +46,8 @@ class EpisodeClaim:
         """What was made, whatever became of it; None: nothing."""
         self.covered_since: datetime | None = None
         """Since when the lease of the node lasts that stands for it, or stood until it was made."""
+        self._covered_at = NO_CLAIM
+        """The newest revision of any claim that the node knew when it was covered."""
         self._is_cover_lost = self._is_over = self._is_let_go = False
         self._turn = asyncio.Lock()
         """An attempt may need its claim when it is made for its age."""
@@ -57,8 +59,8 @@ class EpisodeClaim:
 
     @property
     def revision(self) -> int:
-        """The fencing token; `NO_CLAIM` if it was not made."""
-        return self.held.lease.revision if self.held else NO_CLAIM
+        """The fencing token; while it is not made, see `EpisodeStarted.claim_revision`."""
+        return self.held.lease.revision if self.held else self._covered_at
 
     @property
     def is_stolen(self) -> bool:
@@ -74,6 +76,8 @@ class EpisodeClaim:
         """Have the lease of the node stand for the claim; return whether it does."""
         if self._node_lease is not None:
             self.covered_since = self._node_lease.cover(self)
+        if self.covered_since is not None:
+            self._covered_at = self._keeper.freed.revision
         return self.covered_since is not None
 
     async def make(self) -> None:

@@ -51,6 +51,8 @@ class LeaseEvents:
     """
 
     def __init__(self) -> None:
+        self.revision = 0
+        """The newest revision of the bucket that was heard of."""
         self._freed: dict[str, asyncio.Event] = {}
 
     def of(self, key: str) -> asyncio.Event:
@@ -59,6 +61,7 @@ class LeaseEvents:
 
     def handle(self, change: ClaimChange) -> None:
         """Take note of a change of any claim."""
+        self.revision = max(self.revision, change.revision)
         if change.state != "claimed":
             self.free(change.key)
 

@@ -113,8 +113,9 @@ class EpisodeStarted(Event, frozen=True, kw_only=True, tag="episode.started@1"):
     attempt: int
     """1 for the first start, +1 for each one after it: a takeover, after a wait, after a stop."""
     claim_revision: int = 0
-    """The claim's revision in its bucket: the fencing token. 0: there was none yet, because the
-    lease of its node stood for it or the same commit has the end."""
+    """The claim's revision in its bucket: the fencing token. Where the lease of its node stands for
+    it, the newest revision of any claim that the node knew: a claim that lapsed before was of an
+    older attempt, whose start nobody sees. 0: the same commit has the end."""
     node_lease_since: datetime | None = None
     """When its node acquired the lease that stood for a claim; None: none did."""
     fresh: bool = False

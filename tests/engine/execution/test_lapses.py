@@ -67,7 +67,10 @@ async def test_a_lapse_calls_for_one_recovery_however_many_nodes_watch(ports, re
     await ports.leases.acquire(EPISODE, holder="dead")
 
     recover = await next_command(source)
-    assert recover == Recover(actor_id="worker", episode_id="e1", reason="lapsed")
+    assert recover == Recover(
+        actor_id="worker", episode_id="e1", reason="lapsed", lapse_revision=recover.lapse_revision
+    )
+    assert recover.lapse_revision > 0
     for _ in range(10):
         await asyncio.sleep(0)
     assert await no_more(source)

@@ -323,4 +323,9 @@ async def test_who_takes_a_lapsed_claim_in_vain_calls_for_recovery_itself(ports)
     async with running(app, replace(ports, log=log, commands=inbox)):
         await lived(ports, id_)
     called = [command for name, command in inbox.sent if name == "refused"]
-    assert called == [Recover(actor_id="worker", episode_id=id_, reason="lapsed")]
+    (call,) = called
+    lapsed = call.lapse_revision
+    assert lapsed > 0
+    assert call == Recover(
+        actor_id="worker", episode_id=id_, reason="lapsed", lapse_revision=lapsed
+    )

@@ -85,8 +85,20 @@ def test_what_is_over_soon_makes_no_claim():
             await desk.clock.sleep(GROWN_S / 2)
             await claim.give_up()
             await desk.clock.sleep(TTL_S)
-            assert (claim.revision, claim.stands) == (NO_CLAIM, True)
+            assert (claim.held, claim.stands) == (None, True)
             assert list(desk.leases.claimed()) == [node_claim("n1")]
+
+    play(story)
+
+
+def test_a_covered_start_says_which_claims_its_node_knew_of():
+    async def story(desk):
+        async with desk.up():
+            before = await desk.leases.acquire("episode.worker.e0", holder="n2")
+            await desk.clock.sleep(1.0)
+            claim = desk.claim()
+            claim.cover()
+            assert claim.revision == before.revision
 
     play(story)
 
@@ -97,7 +109,7 @@ def test_what_lasts_gets_a_claim_of_its_own():
             claim = desk.claim()
             claim.cover()
             await desk.clock.sleep(1.6 * GROWN_S)
-            assert claim.revision > NO_CLAIM
+            assert claim.held is not None
             assert KEY in desk.leases.claimed()
             await claim.give_up()
             assert KEY not in desk.leases.claimed()
@@ -111,7 +123,7 @@ def test_of_a_short_lease_a_third_is_long():
             claim = desk.claim()
             claim.cover()
             await desk.clock.sleep(0.6)
-            assert claim.revision > NO_CLAIM
+            assert claim.held is not None
 
     play(story, ttl_s=1.0)
 
@@ -229,11 +241,11 @@ def test_while_no_claim_can_be_made_the_node_goes_on_to_cover_it():
             claim = desk.claim()
             claim.cover()
             await desk.clock.sleep(3 * GROWN_S)
-            assert (claim.revision, claim.is_lost) == (NO_CLAIM, False)
+            assert (claim.held, claim.is_lost) == (None, False)
             claim.check()
             leases.is_away = False
             await desk.clock.sleep(GROWN_S)
-            assert claim.revision > NO_CLAIM
+            assert claim.held is not None
 
     play(story)
 
