@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -281,8 +280,8 @@ class Trace(msgspec.Struct, frozen=True):
     fingerprint: str
     tokens_total: int
     """Tokens the episode had used after the step."""
-    outcome: bytes = b""
-    """Digest of its result: an equal action with another result is no loop."""
+    outcome: int = 0
+    """A hash of its result: an equal action with another result is no loop."""
     what: str = ""
     """The call as people may see it, such as `disk.read({"mount":"/"})`."""
     path: str = ""
@@ -534,6 +533,8 @@ def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
 def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
     """Return `episode` after `event`."""
     match event:
+        case StepRecorded():  # First, since nearly all that a long episode has recorded are steps.
+            return _with_step(_further(episode), event)
         case EpisodeOpened():
             return replace(episode, status=Status.QUEUED, opened=event)
         case EpisodeStarted():
@@ -560,7 +561,6 @@ def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
 def _moved(
     episode: Episode,
     event: StepAnnounced
-    | StepRecorded
     | CheckpointSaved
     | EpisodeBlocked
     | EpisodeApprovalGiven
@@ -569,8 +569,6 @@ def _moved(
     match event:
         case StepAnnounced():
             return _announced(_further(episode), event)
-        case StepRecorded():
-            return _with_step(_further(episode), event)
         case CheckpointSaved(checkpoint_no=number):
             return replace(
                 _further(episode),
@@ -665,15 +663,14 @@ def _without_child(children: Mapping[str, StepAnnounced], path: str) -> Mapping[
     return left
 
 
-def _outcome(step: StepRecorded) -> bytes:
-    """Return a digest of a step's result and branch: equal calls of two branches are no loop."""
+def _outcome(step: StepRecorded) -> int:
+    """Return a hash of a step's result and branch: equal calls of two branches are no loop."""
     # guard: asking-time-no-loop
     where = step.path if step.tool_name == NOW else ".".join(step.path.split(".")[1::2])
     # guard: different-results-no-loop
-    result = bytes(step.result) if step.stored is None else step.stored.digest.encode()
+    result = bytes(step.result) if step.stored is None else step.stored.digest
     # guard: branches-equal-calls-no-loop
-    brought_back = b"\0".join((result, step.error_class.encode(), where.encode()))
-    return hashlib.blake2b(brought_back, digest_size=16).digest()
+    return hash((result, step.error_class, where))
 
 
 def _call(step: StepRecorded) -> str:
@@ -833,5 +830,5 @@ def _goes_round(tail: Sequence[Trace], cycle_steps: int) -> bool:
     )
 
 
-def _mark(trace: Trace) -> tuple[str, bytes]:
+def _mark(trace: Trace) -> tuple[str, int]:
     return trace.fingerprint, trace.outcome

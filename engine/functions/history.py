@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,8 +25,14 @@ CHANGED: Final = "changed:"
 """Begins the path of the step that says whether an episode follows a change; then comes its name.
 """
 
+M = TypeVar("M", StepRecorded, StepAnnounced)
+
 REFUSED: Final = msgspec.Raw(b"false")
 """The result of such a step if it does not."""
+
+
+_OF_AGENT: Final = re.compile(r"(?:^|\.)[a-z]")
+"""Where the word of a path begins that a part of an agent has: `4.m2.1`."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +62,14 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_part(path: str) -> bool:
     """Return whether a call was made within an agent; see `StepRecorded.path`."""
-    is_call = not path.startswith((CHANGED, GRANTED))
-    return is_call and any(word[:1].isalpha() for word in path.split("."))
+    return _OF_AGENT.search(path) is not None and not path.startswith((CHANGED, GRANTED))
 
 
-def history_of(records: Iterable[Recorded]) -> History:
-    """Return the history in an episode's `records`, oldest first."""
+def history_of(records: Iterable[Recorded], *, is_whole: bool = False) -> History:
+    """Return the history in an episode's `records`, oldest first.
+
+    `is_whole`: from the first checkpoint, which may have read the outside, and not from the newest.
+    """
     steps: list[StepRecorded] = []
     announced: dict[str, StepAnnounced] = {}
     changes: dict[str, bool] = {}
@@ -76,7 +85,8 @@ def history_of(records: Iterable[Recorded]) -> History:
                     announced.pop(event.path, None)
                 case StepAnnounced():
                     announced[event.path] = event
-                case CheckpointSaved():
+                # guard: history-from-beginning
+                case CheckpointSaved() if not (is_whole and checkpoint):
                     is_of_class = is_of_class or not (checkpoint or steps)
                     if steps:  # guard: paths-count-after-checkpoint
                         calls_before = int(attempt_at(steps[-1].path)[0])
@@ -90,26 +100,31 @@ def history_of(records: Iterable[Recorded]) -> History:
                     announced, changes = {}, {}
                 case _:
                     pass
-    own = [step for step in steps if not is_part(step.path)]
+    own, parts = _apart(steps)
+    own_announced, parts_announced = _apart(announced.values())
     ended = tuple(f"{step.path}." for step in steps if step.kind is StepKind.AGENT)
-    # guard: ended-agent-runs-no-more
-    parts = [step for step in steps if is_part(step.path) and not step.path.startswith(ended)]
     return History(
         checkpoint=checkpoint,
         is_of_class=is_of_class,
         tokens_before=tokens_before,
         calls_before=calls_before,
         steps=tuple(own),
-        announced=tuple(each for each in announced.values() if not is_part(each.path)),
-        parts=tuple(parts),
-        parts_announced=tuple(
-            each
-            for each in announced.values()
-            if is_part(each.path) and not each.path.startswith(ended)
-        ),
+        announced=tuple(own_announced),
+        # guard: ended-agent-runs-no-more
+        parts=tuple(step for step in parts if not step.path.startswith(ended)),
+        parts_announced=tuple(each for each in parts_announced if not each.path.startswith(ended)),
         waits=waits,
         changes=changes,
     )
+
+
+def _apart(made: Iterable[M]) -> tuple[list[M], list[M]]:
+    """Return those of `made` that the strategy has asked for itself, and those of its agents."""
+    own: list[M] = []
+    parts: list[M] = []
+    for each in made:
+        (parts if is_part(each.path) else own).append(each)
+    return own, parts
 
 
 def _call_of(event: EpisodeBlocked | EpisodeResolved) -> str:

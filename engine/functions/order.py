@@ -13,6 +13,7 @@ given out in any order: the tasks that ask for it are its library's.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -111,7 +112,8 @@ class Order(Activity):
         super().__init__(running=1)
         self._comparison = comparison
         self._on_mismatch, self._on_rest = on_mismatch, on_rest
-        self._left = {step.path: step for step in history.steps}
+        # A plain dict looks for its first entry behind all those that were taken out of it.
+        self._left = OrderedDict((step.path, step) for step in history.steps)
         """Path → the record that nobody has asked for yet, in the order of recording."""
         self._announced = {each.path: each for each in history.announced}
         """The same for what was announced and not recorded."""
@@ -334,8 +336,12 @@ def _last_calls(history: History) -> dict[str, int]:
     paths = [step.path for step in (*history.steps, *history.parts)]
     paths += [each.path for each in (*history.announced, *history.parts_announced)]
     paths += [history.waits] if history.waits else []  # guard: waited-for-call-was-made
-    for words in (path.split(".") for path in paths):
-        for end in range(1, len(words) + 1, 2):
-            prefix = "".join(f"{word}." for word in words[: end - 1])
-            last[prefix] = max(last.get(prefix, 0), int(words[end - 1]))
+    for path in paths:
+        within, dot, number = path.rpartition(".")
+        while True:  # From the call itself to that of the function which it is in.
+            prefix = within + dot
+            last[prefix] = max(last.get(prefix, 0), int(number))
+            if not prefix:
+                break
+            within, dot, number = within.rpartition(".")[0].rpartition(".")
     return last

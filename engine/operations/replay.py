@@ -58,12 +58,10 @@ from streams.clock import Clock, SystemClock
 from streams.errors import BadName, UnreadableEvent
 from streams.json import NOTHING, UNDECODABLE
 from streams.model.events import (
-    CheckpointSaved,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeEvent,
     EpisodeOpened,
-    EpisodeStarted,
     KeptJson,
     LogEvent,
     StepAnnounced,
@@ -285,9 +283,8 @@ async def replay(
     actors = {**{actor.id: actor for actor in defined}, **app.actors}  # guard: history-code-first
     expectation = expectation_of(episode.opened, actors, is_strict=is_strict)
     is_strict = expectation.replay == "strict"
-    if not isinstance(expectation.strategy, Function):
-        records = _whole(records)
-    history, opened = history_of(records), episode.opened
+    is_of_class = not isinstance(expectation.strategy, Function)
+    history, opened = history_of(records, is_whole=is_of_class), episode.opened
     turns = _ReplayTurns(episode, app, actors[opened.actor_id])
     run, ctx = await begin(
         expectation, history, opened, turns, stack=stack.name, remedy=remedy, converges=False
@@ -463,22 +460,6 @@ def _has_converged(episode: Episode) -> bool:
 
 def _is_done_without_result(episode: Episode) -> bool:
     return episode.status is Status.DONE and episode.converged is None
-
-
-def _whole(records: Iterable[Recorded]) -> list[Recorded]:
-    """Return `records` without the states that a replay computes; `init` read the first one."""
-    whole: list[Recorded] = []
-    is_kept = False
-    for each in records:
-        events: list[LogEvent] = []
-        for event in each.commit.events:
-            is_kept = is_kept and not (isinstance(event, EpisodeStarted) and event.fresh)
-            # guard: history-from-beginning
-            if not (is_kept and isinstance(event, CheckpointSaved)):
-                events.append(event)
-            is_kept = is_kept or isinstance(event, CheckpointSaved)
-        whole.append(replace(each, commit=replace(each.commit, events=tuple(events))))
-    return whole
 
 
 def expectation_of(
