@@ -652,7 +652,7 @@ def _announced(episode: Episode, event: StepAnnounced) -> Episode:
 
 
 def _without(announced: tuple[StepAnnounced, ...], path: str) -> tuple[StepAnnounced, ...]:
-    return tuple(each for each in announced if each.path != path)
+    return tuple([each for each in announced if each.path != path])
 
 
 def _without_child(children: Mapping[str, StepAnnounced], path: str) -> Mapping[str, StepAnnounced]:

@@ -23,6 +23,7 @@ LINE_BYTES_MAX: Final = 1024 * 1024
 """Longest line of a server. The longest we know, `INFO`, names all its neighbours."""
 
 _END: Final = b"\r\n"
+_STATUS_LINE: Final = headers.VERSION + b" "
 _STATUS: Final = slice(len(headers.VERSION) + 1, len(headers.VERSION) + 4)
 
 
@@ -46,8 +47,9 @@ class Received:
     @property
     def status(self) -> str:
         """What the server says instead of a message, such as `503`; mostly empty."""
-        is_status = self._block.startswith(headers.VERSION + b" ") and not self.data
-        return self._block[_STATUS].decode(errors="replace") if is_status else ""
+        if self.data or not self._block.startswith(_STATUS_LINE):
+            return ""
+        return self._block[_STATUS].decode(errors="replace")
 
 
 def publication(subject: str, data: bytes, *, reply: str = "", block: bytes = b"") -> bytes:

@@ -358,7 +358,8 @@ class StepRecorded(Event, frozen=True, kw_only=True, tag="episode.step_recorded@
     @property
     def is_request(self) -> bool:
         """Whether it is a request to a model, whose cost counts as the most if nobody knows it."""
-        return self.kind in {StepKind.MODEL_REQUEST, StepKind.SYNTHESIS}  # guard: synthesis-costs
+        # guard: synthesis-costs
+        return self.kind is StepKind.MODEL_REQUEST or self.kind is StepKind.SYNTHESIS
 
     @property
     def usd(self) -> Decimal:
