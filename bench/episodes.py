@@ -23,6 +23,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.load import IDLE
 from bench.measure import Case, Result
 from bench.rounds import QUICK, Pace, take_turns
 from bench.vigil import vigil
@@ -41,10 +42,17 @@ IN_FLIGHT: Final = {
 }
 """Case → how many episodes are kept going at once."""
 
+IDLE_LONGER: Final = 10
+"""How many times as long as others a run of `IDLE` is: 400 events, most of it pauses."""
+
 
 def cases(names: Sequence[str], *, system: str = "vigil") -> Sequence[Case]:
     """Return what there is to measure of `names`."""
-    return [Case(system, name, in_flight) for name in names for in_flight in IN_FLIGHT[name]]
+    return [
+        Case(system, name, in_flight, longer=IDLE_LONGER if name == IDLE else 1)
+        for name in names
+        for in_flight in IN_FLIGHT[name]
+    ]
 
 
 async def measure(names: Sequence[str], pace: Pace) -> Sequence[Result]:

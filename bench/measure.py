@@ -38,6 +38,8 @@ class Case:
     """How many are kept going at once, by a client that begins one whenever one ends."""
     per_s: float = 0.0
     """If not 0: the client begins so many a second, however many are still going."""
+    longer: int = 1
+    """How many times as long its runs are, since it begins few: of 40, the p99 is the slowest."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ async def _run(system: System, request: Request) -> Run:
 
 def _seconds(case: Case, per_s: float, pace: Pace) -> float:
     if case.per_s or not per_s:
-        return pace.seconds
+        return pace.seconds * case.longer
     return max(pace.seconds, min(pace.seconds_max, case.in_flight / per_s))
 
 

@@ -10470,7 +10470,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "ended-agent-runs-no-more",
         "agents: what an agent did that has ended is not asked for",
-        becomes("parts = [step for step in steps if is_part(step.path)]"),
+        returns("tuple(parts)"),
         "tests/engine/agents/test_agents.py",
     ),
     Mutant(

@@ -110,9 +110,8 @@ def history_of(records: Iterable[Recorded], *, is_whole: bool = False) -> Histor
         calls_before=calls_before,
         steps=tuple(own),
         announced=tuple(own_announced),
-        # guard: ended-agent-runs-no-more
-        parts=tuple(step for step in parts if not step.path.startswith(ended)),
-        parts_announced=tuple(each for each in parts_announced if not each.path.startswith(ended)),
+        parts=_not_within(ended, parts),
+        parts_announced=_not_within(ended, parts_announced),
         waits=waits,
         changes=changes,
     )
@@ -125,6 +124,12 @@ def _apart(made: Iterable[M]) -> tuple[list[M], list[M]]:
     for each in made:
         (parts if is_part(each.path) else own).append(each)
     return own, parts
+
+
+def _not_within(ended: tuple[str, ...], parts: Iterable[M]) -> tuple[M, ...]:
+    """Return `parts` without those of the agents that have `ended`, given by their prefixes."""
+    # guard: ended-agent-runs-no-more
+    return tuple([each for each in parts if not each.path.startswith(ended)])
 
 
 def _call_of(event: EpisodeBlocked | EpisodeResolved) -> str:
