@@ -54,6 +54,7 @@ SUITES: Final = {
         Suite("retained"),
         Suite("growth"),
         Suite("rebuild"),
+        Suite("rebuild_under_load"),
         Suite("questions"),
         Suite("archive"),
         Suite("lists"),

@@ -22,14 +22,9 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.filling import COMMITS, fill
 from bench.measure import Case, Line
 from bench.rounds import QUICK, Pace, take_turns
-from bench.vigil import MIB, STACK, Vigil, vigil
-from engine.reactor.position import NOTE_S, Position
-from projections.postgres.progress import heads
-from streams.layout import Stream
-from streams.ports.all import Ports
+from bench.vigil import MIB, Vigil, vigil
 
 RETAINED: Final = (0, 100_000, 1_000_000)
 RETAINED_QUICK: Final = (0, 500, 1_000)
@@ -39,45 +34,28 @@ IN_FLIGHT: Final = 64
 PROJECTED_S_MAX: Final = 1_800.0
 """Longest wait for the rows of a history, in seconds: 3 million commits at 2,000 a second."""
 
-NOTED_S_MAX: Final = 10.0
-"""Longest wait until the reactor has noted how far it is, in seconds: it does every `NOTE_S`."""
-
 
 async def measure(retained: Sequence[int], pace: Pace) -> Sequence[Line]:
     """Return the results, and what is in memory."""
     async with AsyncExitStack() as running:
         place = Path(running.enter_context(tempfile.TemporaryDirectory()))
-        stacks = {
-            count: await running.enter_async_context(
-                vigil(place / str(count), cases=NAMES, name=f"vigil-retained-{count}")
+        stacks = {}
+        for count in retained:
+            began_s = time.monotonic()
+            name = f"vigil-retained-{count}"
+            stacks[count] = await running.enter_async_context(
+                vigil(place / str(count), cases=NAMES, name=name, retained=count)
             )
-            for count in retained
-        }
-        for count, stack in stacks.items():
-            await _retain(stack, count)
+            filled_s = time.monotonic()
+            await stacks[count].wait_rows(PROJECTED_S_MAX)
+            rows_s = time.monotonic() - filled_s
+            print(
+                f"{name}: up in {filled_s - began_s:.0f} s, rows {rows_s:.0f} s later",
+                file=sys.stderr,
+            )
         cases = [Case(each.name, name, IN_FLIGHT) for name in NAMES for each in stacks.values()]
         results = await take_turns(list(stacks.values()), cases, pace)
         return [*(result.line for result in results), *_memory(stacks)]
-
-
-async def _retain(stack: Vigil, count: int) -> None:
-    began_s = time.monotonic()
-    await _publish_none(stack.ports, count * COMMITS)
-    await fill(stack.url, STACK, episodes=count)
-    filled_s = time.monotonic()
-    await stack.wait_rows(PROJECTED_S_MAX)
-    took = f"filled in {filled_s - began_s:.0f} s, rows {time.monotonic() - filled_s:.0f} s later"
-    print(f"{stack.name}: {took}", file=sys.stderr)
-
-
-async def _publish_none(ports: Ports, commits: int) -> None:
-    """Have the reactor pass over the next so many commits: what follows from them is long past."""
-    (part, head), *_ = (await heads(ports, [Stream.JOURNAL])).items()
-    async with asyncio.timeout(NOTED_S_MAX):
-        while (position := await Position.read(ports, part)).seq < head:  # noqa: ASYNC110 - a key
-            await asyncio.sleep(NOTE_S)
-        position.seq = head + commits
-        await position.write(time.monotonic())
 
 
 def _memory(stacks: dict[int, Vigil]) -> Sequence[Line]:

@@ -17,15 +17,18 @@ from typing import Final
 
 import psutil
 
+from bench.filling import fill
 from bench.measure import CLIENT, Run
 from bench.node import node
 from bench.program import Program, Request
 from bench.three import three
+from engine.reactor.position import Position
 from projections.embedded import EmbeddedPostgres
 from projections.postgres.pool import Pool, open_pool
 from projections.postgres.progress import caught_up, heads
 from streams.embedded import EmbeddedNats
 from streams.jetstream import LinkSettings, connect
+from streams.layout import Stream
 from streams.ports.all import Ports
 from streams.subjects import Stack
 
@@ -90,6 +93,7 @@ async def vigil(
     app: str = APP,
     nodes: int = 1,
     replicas: int = 1,
+    retained: int = 0,
 ) -> AsyncIterator[Vigil]:
     """Start a stack in the folder `place`, and yield it once `cases` can be run on it.
 
@@ -100,11 +104,17 @@ async def vigil(
         app: what its nodes run.
         nodes: how many node processes.
         replicas: 1 for one NATS server, 3 for a cluster of three.
+        retained: how many episodes the journal has that ended long before; nobody waits for rows.
     """
     async with AsyncExitStack() as running:
         servers = await _nats(running, place, replicas)
         url = ",".join(server.url for server in servers)
         postgres = running.enter_context(EmbeddedPostgres(place / "postgres"))
+        settings = LinkSettings(replicas=replicas)
+        ports = await running.enter_async_context(connect(url, stack=STACK, settings=settings))
+        if retained:
+            await fill(url, STACK, episodes=retained)
+            await _publish_none(ports)
         said = {"VIGIL_REPLICAS": str(replicas)}
         pids = [
             running.enter_context(
@@ -112,8 +122,6 @@ async def vigil(
             )
             for n in range(1, nodes + 1)
         ]
-        settings = LinkSettings(replicas=replicas)
-        ports = await running.enter_async_context(connect(url, stack=STACK, settings=settings))
         pool = await running.enter_async_context(open_pool(postgres.dsn))
         command = [sys.executable, "-m", "bench.load", url, STACK.name, *cases]
         load = await running.enter_async_context(Program(command))
@@ -124,6 +132,14 @@ async def vigil(
             CLIENT: [load.pid],
         }
         yield Vigil(name, url, postgres.dsn, ports, pool, load, servers, pids, parts)
+
+
+async def _publish_none(ports: Ports) -> None:
+    """Have the reactor begin at the end of the journal: what follows from it is long past."""
+    for part, head in (await heads(ports, [Stream.JOURNAL])).items():
+        position = await Position.read(ports, part)
+        position.seq = head
+        await position.write(time.monotonic())
 
 
 async def _nats(running: AsyncExitStack, place: Path, replicas: int) -> Sequence[EmbeddedNats]:

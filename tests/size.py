@@ -27,6 +27,7 @@ WORDS: Final = frozenset(
         "limited",  # How many events that a limit holds back.
         "moments",  # Each moment at which a node may die, not every 13th.
         "past",  # How many random lives whose past is compared with what was said then.
+        "rebuilt",  # How many episodes have their rows made anew under load.
         "retained",  # How many days a stack runs with retention on.
         "served",  # Each short scenario of gates on a server, not those of up to 3 s.
         "shared",  # How many events two nodes share.

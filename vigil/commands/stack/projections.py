@@ -125,7 +125,7 @@ def rebuild(
     ctx: typer.Context,
     *,
     keep: Annotated[
-        str, Option(metavar="DURATION", help="How long to keep what was replaced; 0: not at all.")
+        str, Option(metavar="DURATION", help="How long to keep what was replaced; 0s: not at all.")
     ] = KEEP,
     most_per_s: MostPerS = None,
     is_dry: Annotated[
