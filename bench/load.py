@@ -30,8 +30,9 @@ END_S_MAX: Final = 60.0
 HEARD_S_MAX: Final = 30.0
 """Longest wait for a node to listen, in seconds."""
 
-PROBE_S: Final = 0.25
-"""Between two events that ask whether a node listens yet, in seconds."""
+PROBE_S: Final = 1.0
+"""Between two events that ask whether a node listens yet, in seconds: one that is busy answers
+late."""
 
 IDLE: Final = "trigger"
 """The case that finds the node idle: one at a time, with a pause in between."""

@@ -277,7 +277,6 @@ async def whole(connection: Connection, ids: Sequence[str]) -> Mapping[str, obje
 async def measure(place: Path, episodes: int) -> Line:
     """Return how fast rebuilds go, and what readers see of one under load."""
     async with vigil(place, cases=(STEPS, FINDINGS), retained=episodes) as system:
-        await system.wait_rows(ROWS_S_MAX)
         for case in (STEPS, FINDINGS):
             await system.run(Request(case, IN_FLIGHT, 0.0, f"known-{case}", count=KNOWN))
         await _spoil(system)

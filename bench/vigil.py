@@ -40,6 +40,9 @@ NAME: Final = "VIGIL_NODE"
 ROWS_S_MAX: Final = 120.0
 """Longest wait for rows after the last episode of a run has ended, in seconds."""
 
+RETAINED_S_MAX: Final = 1_800.0
+"""Longest wait for the rows of a history, in seconds: 3 million commits at 2,000 a second."""
+
 MIB: Final = 1024 * 1024
 
 
@@ -104,7 +107,7 @@ async def vigil(
         app: what its nodes run.
         nodes: how many node processes.
         replicas: 1 for one NATS server, 3 for a cluster of three.
-        retained: how many episodes the journal has that ended long before; nobody waits for rows.
+        retained: how many episodes, with their rows, there are that ended long before.
     """
     async with AsyncExitStack() as running:
         servers = await _nats(running, place, replicas)
@@ -123,6 +126,7 @@ async def vigil(
             for n in range(1, nodes + 1)
         ]
         pool = await running.enter_async_context(open_pool(postgres.dsn))
+        await caught_up(pool, STACK, await heads(ports), timeout_s=RETAINED_S_MAX)
         command = [sys.executable, "-m", "bench.load", url, STACK.name, *cases]
         load = await running.enter_async_context(Program(command))
         parts = {

@@ -15,7 +15,7 @@ from typing import Final
 from unittest.mock import patch
 
 from engine.archive import purge
-from engine.archive.run import ArchivePlan, archive_once, last_report
+from engine.archive.run import ArchivePlan, KnownRows, archive_once, last_report
 from engine.orders.store import give_order
 from engine.retention import worker
 from engine.retention.step import RetentionRun, RetentionStep, StepReport
@@ -111,7 +111,7 @@ class ArchivesDaily:
             run.ports,
             Archive(WiredArchive(self.wire, self.store), stack),
             ArchivePlan(hot_s=float(kept_s), limits=SMALL),
-            rows={part: self.rows.get(part, 0) for part in parts},
+            rows=KnownRows(positions={part: self.rows.get(part, 0) for part in parts}),
             node=run.by,
             clock=run.clock,
         )
