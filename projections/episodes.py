@@ -39,24 +39,34 @@ from streams.model.triggers import EpisodeTrigger, Mode, Trigger, WorkflowTrigge
 from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
+_TABLE: Final = "episodes"
+
 _KEYS: Final = ("episode_id", "step_no")
 
-SAVE_BLOCKS: Final = Statement(name="save_episode_blocks", table="episode_blocks", keys=_KEYS)
+SAVE_BLOCKS: Final = Statement(
+    name="save_episode_blocks", table="episode_blocks", keys=_KEYS, part_of=_TABLE
+)
 
 ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", keys=_KEYS)
 
-RECORD: Final = Statement(name="record_steps", table="episode_steps", keys=_KEYS)
+RECORD: Final = Statement(name="record_steps", table="episode_steps", keys=_KEYS, part_of=_TABLE)
 
 SAVE: Final = Statement(
-    name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
+    name="save_checkpoints",
+    table="episode_checkpoints",
+    keys=("episode_id", "checkpoint_no"),
+    part_of=_TABLE,
 )
 
-OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
+OPEN: Final = Statement(name="open_episodes", table=_TABLE, keys=("episode_id",))
 
-ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
+ADVANCE: Final = Statement(name="advance_episodes", table=_TABLE, keys=("episode_id",))
 
 ATTEMPT: Final = Statement(
-    name="record_attempts", table="episode_attempts", keys=("episode_id", "attempt")
+    name="record_attempts",
+    table="episode_attempts",
+    keys=("episode_id", "attempt"),
+    part_of=_TABLE,
 )
 
 _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))

@@ -36,6 +36,7 @@ RECORD: Final = Statement(
     name="record_output_events",
     table="output_events",
     keys=("output_key", "journal_seq", "event_no"),
+    part_of="outputs",
 )
 
 PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("output_key",))

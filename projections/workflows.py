@@ -42,11 +42,15 @@ from streams.model.triggers import Trigger
 from streams.model.workflows import ResumeHow, StepOutcome, StepStatus, WorkflowSpec, WorkflowStatus
 from streams.ports.log import Recorded
 
+_TABLE: Final = "workflow_instances"
+
 _STEPS_TABLE: Final = "workflow_steps"
 
 _KEYS: Final = ("instance_id", "step_id", "item")
 
-PLACE: Final = Statement(name="place_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
+PLACE: Final = Statement(
+    name="place_workflow_steps", table=_STEPS_TABLE, keys=_KEYS, part_of=_TABLE
+)
 
 ADVANCE: Final = Statement(name="advance_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
 
@@ -82,8 +86,6 @@ ItemEvent: TypeAlias = (
 
 _OF_STEPS: Final = (StepApprovalAsked, StepApprovalGiven, StepApproved, StepDenied)
 """Events about a whole step."""
-
-_TABLE: Final = "workflow_instances"
 
 BEGIN_INSTANCE: Final = Statement(
     name="begin_workflow_instances", table=_TABLE, keys=("instance_id",)

@@ -4914,6 +4914,48 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_rows.py",
     ),
     Mutant(
+        "step-of-known-episode",
+        "a step of an episode whose beginning is lost makes no row",
+        instead("WHERE EXISTS (", "WHERE true OR EXISTS ("),
+        "tests/projections/test_parts.py",
+    ),
+    Mutant(
+        "attempt-of-known-episode",
+        "a start of an episode whose beginning is lost makes no row",
+        instead("WHERE EXISTS (", "WHERE true OR EXISTS ("),
+        "tests/projections/test_parts.py",
+    ),
+    Mutant(
+        "checkpoint-of-known-episode",
+        "a checkpoint of an episode whose beginning is lost makes no row",
+        instead("WHERE EXISTS (", "WHERE true OR EXISTS ("),
+        "tests/projections/test_parts.py",
+    ),
+    Mutant(
+        "wait-of-known-episode",
+        "what an episode waits for makes no row if its beginning is lost",
+        instead("WHERE EXISTS (", "WHERE true OR EXISTS ("),
+        "tests/projections/test_parts.py",
+    ),
+    Mutant(
+        "event-of-known-output",
+        "what happens to an output makes no row if its proposal is lost",
+        instead("WHERE EXISTS (", "WHERE true OR EXISTS ("),
+        "tests/projections/test_parts.py",
+    ),
+    Mutant(
+        "item-of-known-instance",
+        "an item of a step makes no row if the start of its instance is lost",
+        instead("WHERE EXISTS (", "WHERE true OR EXISTS ("),
+        "tests/projections/test_parts.py",
+    ),
+    Mutant(
+        "parts-after-what-they-are-of",
+        "parts come after what they are part of, whichever was asked for first",
+        instead('each[0].part_of != ""', "False"),
+        "tests/projections/test_parts.py",
+    ),
+    Mutant(
         "followed-status-of-block",
         "what blocks an episode goes with its status",
         instead("WHEN advance.status IS NULL THEN", "WHEN advance.blocked_by IS NULL THEN"),

@@ -28,6 +28,11 @@ FROM json_to_recordset($2::json) AS placed (
     quorum bigint, barred text, approved_by text[], placed_at timestamptz, begun_at timestamptz,
     compensation_begun_at timestamptz, compensation_ended_at timestamptz
 )
+-- guard: item-of-known-instance
+WHERE EXISTS (
+    SELECT FROM workflow_instances AS whole
+    WHERE whole.stack = $1 AND whole.instance_id = placed.instance_id
+)
 ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     status = excluded.status,

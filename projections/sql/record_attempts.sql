@@ -8,6 +8,11 @@ FROM json_to_recordset($2::json) AS attempted (
     episode_id uuid, attempt bigint, journal_seq bigint, node text, started_at timestamptz,
     is_fresh boolean
 )
+-- guard: attempt-of-known-episode
+WHERE EXISTS (
+    SELECT FROM episodes AS whole
+    WHERE whole.stack = $1 AND whole.episode_id = attempted.episode_id
+)
 ON CONFLICT (stack, episode_id, attempt) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     node = excluded.node,

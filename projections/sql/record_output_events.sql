@@ -11,6 +11,11 @@ FROM json_to_recordset($2::json) AS happened (
     error_class text, error_detail text, next_attempt_at timestamptz, delivered_ref text,
     status text
 )
+-- guard: event-of-known-output
+WHERE EXISTS (
+    SELECT FROM outputs AS whole
+    WHERE whole.stack = $1 AND whole.output_key = happened.output_key
+)
 ON CONFLICT (stack, output_key, journal_seq, event_no) DO UPDATE SET
     kind = excluded.kind,
     at = excluded.at,

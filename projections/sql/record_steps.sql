@@ -19,6 +19,11 @@ FROM json_to_recordset($2::json) AS recorded (
     is_override boolean, input_tokens bigint, output_tokens bigint,
     cached_tokens bigint, reasoning_tokens bigint, cost_usd numeric, agent text
 )
+-- guard: step-of-known-episode
+WHERE EXISTS (
+    SELECT FROM episodes AS whole
+    WHERE whole.stack = $1 AND whole.episode_id = recorded.episode_id
+)
 ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     kind = excluded.kind,

@@ -20,6 +20,11 @@ FROM json_to_recordset($2::json) AS saved (
     editable boolean, edited_hash text, acting_episode_id uuid, quorum bigint, barred text,
     approved_by text[]
 )
+-- guard: wait-of-known-episode
+WHERE EXISTS (
+    SELECT FROM episodes AS whole
+    WHERE whole.stack = $1 AND whole.episode_id = saved.episode_id
+)
 ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     reason = excluded.reason,

@@ -245,8 +245,8 @@ async def test_the_history_says_what_happened_who_did_it_and_why(pool, stack):
 
 
 async def test_the_history_says_why_an_output_was_canceled(pool, stack):
-    await live(pool, stack, OutputCanceled(reason="not wanted"))
-    row = await only_row(pool, "output_events", stack=stack)
+    await live(pool, stack, ASKED, OutputCanceled(reason="not wanted"))
+    _, row = await rows_of(pool, "output_events", stack=stack)
     assert (row["kind"], row["reason"], row["person"]) == ("output_canceled", "not wanted", None)
 
 

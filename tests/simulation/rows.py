@@ -106,8 +106,13 @@ class Rows:
         return self.checkpoints[projection]
 
     def change(self, change: RowChange) -> None:
-        """Apply one row change."""
+        """Apply one row change, but for a part of something that has no row."""
         statement, row = change.statement, msgspec.structs.asdict(change.row)
+        whole = statement.part_of
+        if not whole or (whole, row[statement.keys[0]]) in self.tables:
+            self._change(statement, row)
+
+    def _change(self, statement: Statement, row: dict[str, Any]) -> None:
         place = (statement.table, *(row[key] for key in statement.keys))
         earlier = self.tables.get(place)
         if statement == OPEN:
