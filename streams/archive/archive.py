@@ -8,7 +8,8 @@ while files are deleted leaves some that nobody reads, and who deletes next take
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from itertools import chain, groupby
@@ -151,10 +152,11 @@ class Archive:
 
         Also of streams that are no longer in use: a stack may have had other partitions before, or
         a stream may have been made anew. Of those that were `continued` by one that was restored,
-        only what that has, too.
+        only what that has, too; segments of that one say so as well, once there are any.
         """
         names = [name for name in await self.names() if self._may_have(name, kind, key)]
-        ends = {(self.stack.part_of(kind, key), each.created): each.seq for each in continued}
+        ends = await self._ends()
+        ends |= {(self.stack.part_of(kind, key), each.created): each.seq for each in continued}
         found: list[tuple[Manifest, Sequence[RawMessage]]] = []
         for begin in range(0, len(names), READS_IN_FLIGHT_MAX):
             some = names[begin : begin + READS_IN_FLIGHT_MAX]
@@ -173,6 +175,27 @@ class Archive:
         for each in chain.from_iterable(ordered):
             once.setdefault(identity(each), each)  # guard: archive-commit-once
         return [*once.values()]
+
+    async def _ends(self) -> dict[tuple[str, str], int]:
+        """Return up to where streams are past of which others have segments that go on with them.
+
+        By stream and when it was made.
+        """
+        of_parts: defaultdict[str, list[StreamSegments]] = defaultdict(list)
+        for each in await self.streams():
+            if each.names:
+                of_parts[each.part].append(each)
+        ends: dict[tuple[str, str], int] = {}
+        for part, streams in of_parts.items():
+            if len(streams) > 1:
+                firsts = [(await self.manifest(each.names[0]), each.begin) for each in streams]
+                end = sys.maxsize
+                for first, begin in sorted(firsts, key=lambda each: each[0].created, reverse=True):
+                    ends[part, first.created] = end
+                    # Where old segments were dropped, the first one that is left follows those.
+                    if first.follows and begin == 1:
+                        end = min(end, first.follows)  # guard: archived-future-is-no-past
+        return ends
 
     def _may_have(self, name: str, kind: Kind, key: str) -> bool:
         """Return whether a segment is of the stream that has an aggregate, or of another layout."""

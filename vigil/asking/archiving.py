@@ -21,6 +21,8 @@ from streams.archive.segment import seq_in
 from streams.clock import SystemClock
 from streams.errors import DamagedSegment
 from streams.layout import Kind
+from streams.model.losses import KnownPast
+from streams.noted import noted
 from streams.ports.states import RawMessage
 from streams.subjects import Stack
 from vigil.archiving.settings import ArchiveSpec, opened_store
@@ -166,7 +168,8 @@ async def restore_past(
 ) -> RestoredPast:
     """Bring the past of one aggregate back for so many days, and return where it is."""
     async with opened_store(config, spec, link_settings(config)) as store:
-        messages = await Archive(store, ports.stack).history(kind, key)
+        known = (await noted(ports)).get(ports.stack.part_of(kind, key), KnownPast())
+        messages = await Archive(store, ports.stack).history(kind, key, continued=known.continues)
     if not messages:
         raise NotFound(f"the archive has no {kind.value} {key}")
     now = _CLOCK.now()

@@ -9,10 +9,11 @@ from streams.archive.archive import Archive
 from streams.archive.memory import MemoryArchive
 from streams.errors import DamagedSegment
 from streams.keys import ARCHIVED, STREAMS
-from streams.layout import Stream
+from streams.layout import Kind, Stream
 from streams.model.losses import restored
 from streams.noted import noted
 from streams.ports.log import START
+from streams.subjects import Stack
 from tests.engine.archive.stage import Stage, play
 from tests.streams.archive.test_history import log_of
 
@@ -114,6 +115,21 @@ def test_what_was_lost_is_no_past_of_the_restored_stream(is_archived):
     assert everything == pages
     assert everything == [*enumerate([*WHOLE, "new", "new", "new", "f"], start=1)]
     assert lengths == [3, 2, 0, 3]
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_what_was_lost_is_no_past_for_who_knows_the_archive_alone(partitions):
+    async def scene(stage: Stage):
+        again = await gone_back(stage)
+        await again.live("new")
+        await again.end("f")
+        await archive_all(again)
+        archive = Archive(again.store, Stack(again.stack.name, partitions))
+        return [
+            len(await archive.history(Kind.EPISODE, name)) for name in ("a", "f", "lost", "new")
+        ]
+
+    assert staged(scene) == [3, 2, 0, 3]
 
 
 def test_a_stream_that_was_restored_twice_has_both_pasts():
