@@ -88,6 +88,7 @@ ORDERING: Final = "tests/engine/orders/test_store.py"
 DECLARED_RETENTION: Final = "tests/engine/app/test_retention.py"
 RETENTION_RULES: Final = "tests/engine/retention/test_rules.py"
 PRUNED_ROWS: Final = "tests/projections/test_prune.py"
+ROOM: Final = "tests/projections/test_compact.py"
 RETENTION_WORKER: Final = "tests/engine/retention/test_worker.py"
 ORDERS: Final = "tests/engine/orders/test_order.py"
 ROSTER: Final = "tests/engine/people/test_roster.py"
@@ -12065,6 +12066,33 @@ TABLE: Final[Sequence[Mutant]] = (
         dropped,
         PRUNED_ROWS,
     ),
+    Mutant("one-compacts", "room: one gives it back at a time", never, ROOM),
+    Mutant(
+        "only-own-tables-shrink",
+        "room: tables of somebody else stay as they are",
+        never,
+        ROOM,
+    ),
+    Mutant(
+        "half-made-index-goes",
+        "room: what an interrupted pass has left goes",
+        dropped,
+        ROOM,
+    ),
+    Mutant(
+        "slice-waits-briefly",
+        "room: nobody waits for long behind a slice",
+        dropped,
+        ROOM,
+    ),
+    Mutant(
+        "moved-while-nobody-writes",
+        "room: no update misses a row that moves",
+        dropped,
+        ROOM,
+    ),
+    Mutant("moves-while-there-is-room", "room: rows before it stay", returns("True"), ROOM),
+    Mutant("moves-while-there-is-room", "room: rows after it move", returns("False"), ROOM),
     Mutant(
         "commands-read-the-archive",
         "archive: commands read what is archived",

@@ -34,6 +34,7 @@ from projections.postgres.batches import (
     RefusalSource,
     SourceBatch,
 )
+from projections.postgres.compact import compact_for_ever
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from projections.postgres.progress import PROJECTED
@@ -107,7 +108,10 @@ def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
 
 
 TABLES: Final = Projected(
-    lease=Stream.JOURNAL.value, prepare=migrate, feeds=_feeds, beside=(prune_for_ever,)
+    lease=Stream.JOURNAL.value,
+    prepare=migrate,
+    feeds=_feeds,
+    beside=(prune_for_ever, compact_for_ever),
 )
 """The tables of the stack."""
 

@@ -19,6 +19,11 @@ rows_deleted: Final = _meter.create_counter(
     unit="{row}",
     description="Rows that were old enough to leave, by table.",
 )
+bytes_given_back: Final = _meter.create_counter(
+    "vigil.projection.bytes.given_back",
+    unit="By",
+    description="Room of rows that have left which the disk has again, by table.",
+)
 lag: Final = _meter.create_gauge(
     "vigil.projection.lag",
     unit="{message}",

@@ -107,6 +107,8 @@ def test_of_what_has_nothing_or_does_not_grow_nothing_is_told():
     assert of_stream_growth(stream("KV_vigil-gates")) is None
 
 
-def test_the_size_of_the_tables_and_new_episodes_a_day_are_told():
-    verdict = of_tables(TableSizes(size_bytes=12 * MB, opened=70))
-    assert verdict.says == "12.0 MB in this schema, 10 new episodes a day"
+def test_the_size_of_the_tables_what_is_empty_and_new_episodes_a_day_are_told():
+    verdict = of_tables(TableSizes(size_bytes=12 * MB, empty_bytes=3 * MB, opened=70))
+    assert verdict.says == (
+        "12.0 MB in this schema, about 3.0 MB of it empty, 10 new episodes a day"
+    )

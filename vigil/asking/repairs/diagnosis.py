@@ -20,6 +20,7 @@ from engine.retention.rules import KeptTimes, cuts_at
 from engine.retention.store import read_state
 from engine.retention.worker import last_run
 from projections.errors import ProjectionError
+from projections.postgres.compact import list_room
 from projections.postgres.migrator import difference
 from projections.postgres.pool import Pool
 from projections.postgres.progress import PROJECTED, heads, known_positions
@@ -396,9 +397,10 @@ async def _look_at_growth(config: Config) -> list[DoctorCheck]:
             cuts = cuts_at(now, state.times, known=state.cuts)
             old = await count_old(pool, config.stack, cuts)
             row = await measure_tables(pool, config.stack, since=now - _WEEK)
+            empty_bytes = sum(each.empty_bytes for each in await list_room(pool))
     except ProjectionError:
         return [_told("retention", growth.of_retention(state.times, last, [], now=now)), *told]
-    sizes = msgspec.convert(row, growth.TableSizes)
+    sizes = msgspec.convert({**row, "empty_bytes": empty_bytes}, growth.TableSizes)
     return [
         _told("retention", growth.of_retention(state.times, last, old, now=now)),
         _told("growth of the tables", growth.of_tables(sizes)),

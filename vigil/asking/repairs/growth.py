@@ -38,6 +38,8 @@ class TableSizes(msgspec.Struct, frozen=True, kw_only=True):
     """How large the tables of a database are, of all stacks that it has."""
 
     size_bytes: int
+    empty_bytes: int
+    """What no row fills, as far as Postgres has counted."""
     opened: int
     """Episodes of this stack that were opened in the last week."""
 
@@ -113,7 +115,9 @@ def of_stream_growth(report: StreamReport) -> GrowthVerdict | None:
 
 
 def of_tables(sizes: TableSizes) -> GrowthVerdict:
-    """Return how large the tables are, and how many episodes they get."""
+    """Return how large the tables are, how much is empty, and how many episodes they get."""
     per_day = sizes.opened / 7
-    says = f"{sizes.size_bytes / MB:,.1f} MB in this schema, {per_day:,.0f} new episodes a day"
+    size = f"{sizes.size_bytes / MB:,.1f} MB in this schema"
+    empty = f"about {sizes.empty_bytes / MB:,.1f} MB of it empty"
+    says = f"{size}, {empty}, {per_day:,.0f} new episodes a day"
     return GrowthVerdict(status="ok", says=says)
