@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from projections.postgres.pool import Pool
@@ -22,10 +23,24 @@ from streams.wire import codec
 from streams.wire.messages import COMMIT_HEADER
 from tests.projections import lives
 from tests.projections.lives import projecting, wait_projected
+from tests.projections.test_projector import fill
 
 CLOCK = SystemClock()
 
 SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^vigil_(rebuild|replaced)_'"
+
+
+WORK_S = 0.02
+"""Between two things that happen: without it, there are soon thousands of rows."""
+
+
+async def work(ports: Ports, is_over: asyncio.Event) -> None:
+    """Have things happen until it is over."""
+    number = 100
+    while not is_over.is_set():
+        number += 1
+        await fill(ports, first=number, count=1)
+        await CLOCK.sleep(WORK_S)
 
 
 async def rebuilt(

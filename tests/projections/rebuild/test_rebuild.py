@@ -28,6 +28,7 @@ from tests.projections.rebuild.rebuilding import (
     schemas,
     spoil,
     verified,
+    work,
 )
 from tests.projections.test_projector import fill
 
@@ -126,17 +127,10 @@ async def test_readers_see_no_wrong_and_no_missing_row_while_nodes_and_projector
                     rows = await rows_of(connection, "episodes", stack=stack)
                     seen.append([each for each in rows if each["episode_id"] in known])
 
-    async def work():
-        number = 100
-        while not is_over.is_set():
-            number += 1
-            await fill(ports, first=number, count=1)
-            await CLOCK.sleep(0.001)
-
     async with projecting(ports, pool), asyncio.TaskGroup() as group:
         for isolation in ("read_committed", "repeatable_read"):
             group.create_task(read(isolation))
-        group.create_task(work())
+        group.create_task(work(ports, is_over))
         report = await rebuilt(ports, pool)
         is_over.set()
     async with projecting(ports, pool):

@@ -17,13 +17,13 @@ from tests.projections import lives
 from tests.projections.conftest import SHARED
 from tests.projections.lives import projecting
 from tests.projections.rebuild.rebuilding import (
-    CLOCK,
     When,
     projected,
     rebuilt,
     schemas,
     spoil,
     verified,
+    work,
 )
 from tests.projections.test_projector import fill
 
@@ -89,15 +89,8 @@ async def test_a_verification_while_everything_moves_finds_nothing(ports, pool):
     await fill(ports)
     is_over = asyncio.Event()
 
-    async def work():
-        number = 100
-        while not is_over.is_set():
-            number += 1
-            await fill(ports, first=number, count=1)
-            await CLOCK.sleep(0.001)
-
     async with projecting(ports, pool), asyncio.TaskGroup() as group:
-        group.create_task(work())
+        group.create_task(work(ports, is_over))
         for _ in range(2):
             assert (await verified(ports, pool)).difference is None
         is_over.set()
