@@ -112,7 +112,7 @@ screenshots: $(READY) ## Take a picture of every screen of the console, with the
 crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every 13th
 	VIGIL_TEST_SIZE=moments $(LONG) --numprocesses 2 --dist worksteal $(CRASHES)
 
-simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 40
+simulation: $(READY) ## Simulate worlds in which everything goes wrong, SEEDS=1000 of them; make test does 20
 	VIGIL_TEST_SIZE=worlds=$(or $(SEEDS),1000) $(LONG) --numprocesses 2 --dist worksteal tests/simulation/test_survival.py
 	VIGIL_TEST_SIZE=retained $(LONG) tests/projections/test_years.py
 

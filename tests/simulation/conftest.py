@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.world import History, happened
 from tests.size import is_full, size
 
-FEW: Final = 40
+FEW: Final = 20
 MANY: Final = 125
 """Enough to meet everything that may happen in a world; in a few there is most of it."""
 

@@ -37,18 +37,20 @@ from tests.simulation.world import happened
 pytestmark = pytest.mark.timeout(1_200)
 """Whichever test comes first waits for all worlds."""
 
+in_many = pytest.mark.nightly
+"""What few worlds need not have: that all of them hold is `test_survival.py`'s, by day, too."""
+
 
 def some(of_many: int) -> int:
     """Return how many there must be in the worlds that are kept, if so many must be in `MANY`."""
     return max(1, of_many * len(FIRST) // MANY)
 
 
-@pytest.mark.parametrize("seed", [7, 34])
-def test_the_same_seed_gives_the_same_world(histories, seed):
-    again = happened(seed)
-    assert again.journal == histories[seed].journal
-    assert again.events == histories[seed].events
-    assert again.trace == histories[seed].trace
+def test_the_same_seed_gives_the_same_world(histories):
+    before, again = histories[7], happened(7)
+    assert again.journal == before.journal
+    assert again.events == before.events
+    assert again.trace == before.trace
 
 
 def test_another_seed_gives_another_world(histories):
@@ -78,7 +80,7 @@ def test_every_kind_of_fault_occurs_often(histories):
 
 
 def test_zombies_wake_and_try_to_write(histories):
-    # Few in 40 worlds; each change of how many turns something takes makes it another few.
+    # Few in 20 worlds; each change of how many turns something takes makes it another few.
     assert sum(history.zombie_writes for history in histories) > 0
 
 
@@ -94,7 +96,7 @@ def test_nodes_work_at_the_same_time(histories):
     assert sum(map(overlaps, histories)) > len(histories)
 
 
-@pytest.mark.nightly
+@in_many
 def test_instances_of_workflows_wait_for_one_another_and_replace_one_another(histories):
     held = [each for each in all_flows(histories) if each.begun.held_by]
     for overlap in ("buffer_one", "cancel_other"):
@@ -125,7 +127,7 @@ def test_every_way_to_end_is_taken_but_rare_ones(histories):
     assert ends - RARE == {"", "crash", "loop_detected", "budget_exceeded", "orphaned"}
 
 
-@pytest.mark.nightly
+@in_many
 def test_a_call_ends_an_episode_of_which_nobody_knows_whether_it_was_made(histories):
     assert "outcome_unknown" in ends_of(histories)
 
@@ -135,6 +137,7 @@ def ends_of(histories):
     return {e.error_class for life in lives if (e := life.finished)}
 
 
+@in_many
 def test_every_theme_has_its_worlds(histories):
     themes = Counter(theme for history in histories for theme in history.programme.themes)
     assert {theme for theme in Theme if themes[theme] < some(3)} == set()
@@ -142,6 +145,7 @@ def test_every_theme_has_its_worlds(histories):
     assert sum(history.programme.has_orders for history in histories) > some(5)
 
 
+@in_many
 def test_every_way_to_be_woken_is_taken(histories):
     triggers = Counter(type(life.opened.trigger) for life in all_lives(histories))
     assert min(triggers[kind] for kind in (EventTrigger, ScheduleTrigger, ManualTrigger)) > some(20)
@@ -150,6 +154,7 @@ def test_every_way_to_be_woken_is_taken(histories):
     assert sum(life.opened.mode is Mode.DRY_RUN for life in themed(histories)) > some(5)
 
 
+@in_many
 def test_every_limit_is_met(histories):
     ends = Counter(e.error_class for life in themed(histories) if (e := life.finished))
     limited = {"expired", "shed_oldest", "circuit_breaker_tripped"}
@@ -165,6 +170,7 @@ def test_every_limit_is_met(histories):
     assert sum(len(moved.dropped) for moved in moves) > some(5)
 
 
+@in_many
 def test_every_answer_is_given(histories):
     answers = Counter(
         (type(waited.block.event.approval).__name__, waited.answer.resolution.value)
@@ -181,11 +187,12 @@ def test_every_answer_is_given(histories):
     assert {each for each in ("denied", "canceled") if ends[each] < some(5)} == set()
 
 
+@in_many
 def test_some_approve_what_several_have_to(histories):
     assert {kind for kind, _ in half_approved(histories)} == {*KINDS}
 
 
-@pytest.mark.nightly
+@in_many
 def test_what_some_have_approved_is_approved_by_all_or_not(histories):
     assert half_approved(histories) == {
         (kind, is_half) for kind in KINDS for is_half in (True, False)
@@ -202,6 +209,7 @@ def half_approved(histories):
     }
 
 
+@in_many
 def test_every_fate_of_an_output_is_met(histories):
     fates = Counter(
         type(placed.event)
@@ -220,7 +228,7 @@ def test_every_fate_of_an_output_is_met(histories):
     assert len(left) > some(20)
 
 
-@pytest.mark.nightly
+@in_many
 def test_a_node_dies_while_it_delivers(histories):
     deliveries = [each for history in histories for each in history.ledger.deliveries]
     assert sum(each.ended_s == float("inf") for each in deliveries) >= 2
@@ -241,7 +249,7 @@ def test_definitions_change_while_episodes_of_theirs_run(histories):
     assert changed > some(5)
 
 
-@pytest.mark.nightly
+@in_many
 def test_definitions_change_while_episodes_of_theirs_are_taken_over(histories):
     _, disabled, taken_over = editions(histories)
     assert taken_over > some(5)
@@ -274,7 +282,7 @@ def test_every_fate_of_a_step_is_met(histories):
     } == set()
 
 
-@pytest.mark.nightly
+@in_many
 def test_instances_begin_others_and_are_tried_only(histories):
     flows = all_flows(histories)
     assert sum(flow.begun.parent is not None for flow in flows) > 2
