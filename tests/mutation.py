@@ -57,8 +57,8 @@ OPTIONS: Final = (
 )
 """Plugins that were imported before the fork are not rewritten."""
 
-WHOLE: Final = {"VIGIL_TEST_SIZE": "moments worlds=250"}
-"""A mutant may show at one moment of a story only, or in few worlds."""
+WHOLE: Final = {"VIGIL_TEST_SIZE": "moments past=3 worlds=250"}
+"""A mutant may show at one moment of a story only, or in few worlds and lives."""
 
 OF_OTHERS: Final = (
     "asyncpg",
