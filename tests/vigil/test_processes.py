@@ -62,25 +62,15 @@ def test_nodes_share_the_work_and_one_of_them_projects(connected, write_app):
                 break
         commands = {name: each.cmdline() for name, each in children(parent).items()}
         assert parent.stop(signal.SIGTERM) == 0
+        assert parent.said.count('"clean": true') == NODES
     assert nodes == {"n-1", "n-2"}
     projecting = [name for name, words in commands.items() if "--no-project" not in words]
     assert projecting == ["n-1"]
 
 
-# That SIGTERM stops them in order is seen at the end of most tests of this file, too.
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGINT]
-)
-def test_a_signal_stops_every_node_in_order_and_leaves_nothing_behind(connected, write_app, number):
-    write_app()
-    with running_nodes(connected, "--no-project") as parent:
-        processes = family(parent)
-        assert parent.stop(number) == 0
-        assert parent.said.count('"clean": true') == NODES
-    assert_gone(processes)
-
-
-def test_a_node_that_is_killed_comes_back_and_the_parent_says_so(connected, write_app):
+def test_a_signal_stops_every_node_in_order_and_the_one_that_was_killed_is_back_by_then(
+    connected, write_app
+):
     write_app()
     with running_nodes(connected, "--no-project") as parent:
         killed = children(parent)["n-2"]
@@ -89,7 +79,8 @@ def test_a_node_that_is_killed_comes_back_and_the_parent_says_so(connected, writ
         parent.wait_said('"node": "n-2", "actors"', times=2)
         assert children(parent)["n-2"].pid != killed.pid
         processes = family(parent)
-        assert parent.stop(signal.SIGTERM) == 0
+        assert parent.stop(signal.SIGINT) == 0
+        assert parent.said.count('"clean": true') == NODES
     assert_gone(processes)
 
 
