@@ -27,7 +27,7 @@ from tests.databases import open_directory
 
 LONG: Final = {
     *("acceptance", "bench", "cluster", "docs", "repartition"),
-    *("simulation", "typed", "vigil", "walk"),
+    *("simulation", "vigil", "walk"),
 }
 """Folders whose files take longest."""
 
