@@ -23,7 +23,7 @@ from projections.embedded import EmbeddedPostgres
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
 from tests import timeouts
-from tests.databases import open_directory
+from tests.databases import Database, database_in, hasten, open_directory
 
 LONG: Final = {
     *("acceptance", "bench", "cluster", "docs", "repartition"),
@@ -148,10 +148,17 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedNats]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[EmbeddedPostgres]:
-    """A running Postgres that all tests of a process share. The fixtures `postgres` of folders are
-    databases in it."""
+    """A running Postgres that all tests of a process share. It is fast, not durable, and looks
+    after none of its many tables. The fixtures `postgres` of folders are databases in it."""
     with open_directory() as directory, EmbeddedPostgres(directory) as server:
+        asyncio.run(hasten(server))
         yield server
+
+
+@pytest.fixture
+def database(postgres_server: EmbeddedPostgres) -> Database:
+    """An empty database that no other test uses."""
+    return database_in(postgres_server)
 
 
 @pytest.fixture

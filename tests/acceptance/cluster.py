@@ -18,6 +18,7 @@ import nats as nats_client
 from projections.embedded import EmbeddedPostgres
 from streams.embedded import EmbeddedNats
 from tests.acceptance.agreement import Lives, differences
+from tests.databases import Database
 from tests.vigil.warm import WarmProgram
 
 ROOT: Final = Path(__file__).parents[2]
@@ -117,14 +118,21 @@ class NodeProcess:
 class Cluster:
     """A NATS server that syncs every message, a Postgres, and nodes.
 
-    With the URL of others' NATS servers it uses those, and leaves its own alone. Nodes run in
-    `folder`.
+    With the URL of others' NATS servers, or a database of another Postgres, it uses those, and
+    leaves its own alone. Nodes run in `folder`.
     """
 
-    def __init__(self, directory: Path, *, nats_url: str = "", folder: Path = ROOT) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nats_url: str = "",
+        database: Database | None = None,
+        folder: Path = ROOT,
+    ) -> None:
         self.directory = directory
         self.nats = EmbeddedNats(directory / "nats")
-        self.postgres = EmbeddedPostgres(directory / "postgres")
+        self.postgres = database or EmbeddedPostgres(directory / "postgres")
         self.nodes: list[NodeProcess] = []
         self._others_url, self.folder = nats_url, folder
 
@@ -136,13 +144,15 @@ class Cluster:
     async def __aenter__(self) -> Self:
         if not self._others_url:
             self.nats.__enter__()
-        self.postgres.__enter__()
+        if isinstance(self.postgres, EmbeddedPostgres):
+            self.postgres.__enter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for node in self.nodes:
             node.kill()
-        self.postgres.__exit__(None, None, None)
+        if isinstance(self.postgres, EmbeddedPostgres):
+            self.postgres.__exit__(None, None, None)
         self.nats.__exit__(None, None, None)
 
     async def start(

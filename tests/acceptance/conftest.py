@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.cluster import Cluster
+from tests.databases import Database
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as cluster:
+async def cluster(tmp_path: Path, database: Database) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path, database=database) as cluster:
         yield cluster

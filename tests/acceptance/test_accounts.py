@@ -18,6 +18,7 @@ import pytest
 
 from streams.embedded import EmbeddedNats
 from tests.acceptance.cluster import POLL_S, ROOT, Cluster
+from tests.databases import Database
 from tests.docs.pages import blocks
 from tests.vigil.program import Vigil
 
@@ -99,8 +100,10 @@ def accounts(tmp_path: Path) -> Iterator[EmbeddedNats]:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, accounts: EmbeddedNats) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path, nats_url=accounts.url) as cluster:
+async def cluster(
+    tmp_path: Path, accounts: EmbeddedNats, database: Database
+) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path, nats_url=accounts.url, database=database) as cluster:
         yield cluster
 
 
@@ -208,7 +211,7 @@ def unused_port() -> int:
 
 @pytest.mark.parametrize("has_own", [False, True], ids=["without", "with its own"])
 async def test_who_comes_in_through_a_leaf_node_says_the_domain_of_the_hub(
-    tmp_path: Path, gate: Path, has_own: bool
+    tmp_path: Path, database: Database, gate: Path, has_own: bool
 ):
     port = unused_port()
     hub_says = f'server_name: hub\nleafnodes {{ listen: "127.0.0.1:{port}" }}'
@@ -218,7 +221,7 @@ async def test_who_comes_in_through_a_leaf_node_says_the_domain_of_the_hub(
         EmbeddedNats(tmp_path / "hub", domain="hub", extra_config=hub_says) as hub,
         EmbeddedNats(tmp_path / "leaf", extra_config=f"server_name: leaf\n{remote}", **own) as leaf,
     ):
-        async with Cluster(tmp_path, nats_url=hub.url) as cluster:
+        async with Cluster(tmp_path, nats_url=hub.url, database=database) as cluster:
             at_hub = await cluster.start("n1", app=APP, VIGIL_STACK="orders")
             order = json.dumps({"order": "o1", "until": str(gate)})
             domain = {"VIGIL_NATS_DOMAIN": "hub"}

@@ -137,6 +137,7 @@ async def ready(cluster: Cluster, name: str) -> NodeProcess:
     node = await cluster.start(name, app=APP, VIGIL_LEASE_S=LEASE_S)
     async with client_of(cluster) as client:
         await client.nodes.wait_ready("keeper", timeout_s=WAIT_S)
+    await cluster.wait_at_least("select 1 from episodes", 0, most_s=WAIT_S)  # There are tables.
     return node
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,7 +17,12 @@ LOG_LINES_MAX: Final = 150
 
 
 @pytest.mark.nightly
-async def test_servers_that_restart_in_the_middle_lose_and_repeat_nothing(cluster: Cluster):
+async def test_servers_that_restart_in_the_middle_lose_and_repeat_nothing(tmp_path: Path):
+    async with Cluster(tmp_path) as cluster:
+        await restart_in_the_middle(cluster)
+
+
+async def restart_in_the_middle(cluster: Cluster) -> None:
     nodes = [await cluster.start("n1"), await cluster.start("n2")]
     orders = {f"e{n}": {"order": f"o{n}", "late_days": 1 + n % 10} for n in range(EPISODES)}
 

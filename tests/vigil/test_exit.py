@@ -10,6 +10,7 @@ from engine.usercode.leavable import LEFT
 from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster, wait_until
+from tests.databases import Database
 from vigil.serving.exit import EXIT_S
 from vigil.serving.loop_watch import BLOCKED
 
@@ -23,8 +24,10 @@ async def ended(cluster: Cluster, status: str, count: int = 1) -> None:
     await cluster.wait_rows(sql, count, most_s=WAIT_S)
 
 
-async def test_a_node_ends_by_force_soon_after_its_grace_and_names_what_holds_it(tmp_path: Path):
-    async with Cluster(tmp_path) as cluster:
+async def test_a_node_ends_by_force_soon_after_its_grace_and_names_what_holds_it(
+    tmp_path: Path, database: Database
+):
+    async with Cluster(tmp_path, database=database) as cluster:
         node = await cluster.start("n1", app=APP, VIGIL_GRACE_S="0.2")
         async with connect(cluster.nats_url, stack=Stack()) as ports:
             await ports.domain_events.publish("task.stays", {}, id="e1")
@@ -43,9 +46,9 @@ async def test_a_node_ends_by_force_soon_after_its_grace_and_names_what_holds_it
 
 @pytest.mark.parametrize("event", ["function.hangs", "tool.hangs"])
 async def test_an_episode_whose_code_catches_everything_fails_and_its_node_goes_on_and_stops(
-    tmp_path: Path, event
+    tmp_path: Path, database: Database, event
 ):
-    async with Cluster(tmp_path) as cluster:
+    async with Cluster(tmp_path, database=database) as cluster:
         node = await cluster.start("n1", app=APP, VIGIL_GRACE_S="2")
         async with connect(cluster.nats_url, stack=Stack()) as ports:
             await ports.domain_events.publish(event, {}, id="e1")
