@@ -8,7 +8,6 @@ import pytest
 
 from engine.people.identity import Role
 from tests.web.conftest import NAME, ROLE
-from vigil.web.screen import Screen
 from vigil.web.table import SCREENS
 
 PLAIN = [each.path for each in SCREENS if "{" not in each.path]
