@@ -128,6 +128,6 @@ def arrange(changes: Iterable[RowChange]) -> list[RowBatch]:
         if name not in rows:
             rows[name] = (change.statement, [])
         rows[name][1].append(change.row)
-    # guard: parts-after-what-they-are-of
+    # guard: parts-after-wholes
     ordered = sorted(rows.values(), key=lambda each: each[0].part_of != "")
     return [RowBatch(statement, document(its_rows)) for statement, its_rows in ordered]

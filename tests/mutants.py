@@ -4951,7 +4951,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_parts.py",
     ),
     Mutant(
-        "parts-after-what-they-are-of",
+        "parts-after-wholes",
         "parts come after what they are part of, whichever was asked for first",
         gives("[*rows.values()]"),
         "tests/projections/test_parts.py",
