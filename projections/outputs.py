@@ -213,6 +213,8 @@ class OutputFold:
         self._row: Progress | None = None
         """What is to happen to the output's row; a `Proposed`, if they propose it."""
         self._happened: list[OutputHappened] = []
+        self._happened_before: list[OutputHappened] = []
+        """Before it was first proposed in these commits."""
 
     def add(self, record: Recorded) -> None:
         """Take the next commit; `UnreadableEvent`: it is no output's, and left out."""
@@ -220,6 +222,9 @@ class OutputFold:
             if isinstance(event, OutputForgone):
                 continue
             seq, at = record.seq, record.commit.at
+            # guard: lost-output-has-no-past
+            if isinstance(event, OutputProposed) and not isinstance(self._row, Proposed):
+                self._happened_before, self._happened = self._happened, []
             self._add(event, seq=seq, at=at)
             self._happened.append(
                 happened(event, output_key=self._output_key, seq=seq, event_no=event_no, at=at)
@@ -227,6 +232,8 @@ class OutputFold:
 
     def changes(self) -> Iterator[RowChange]:
         """Yield each row once."""
+        for each in self._happened_before:
+            yield RowChange(RECORD, each, precedes=True)
         if self._row is not None:
             yield RowChange(PROPOSE if isinstance(self._row, Proposed) else ADVANCE, self._row)
         for each in self._happened:

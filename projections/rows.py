@@ -107,6 +107,9 @@ class RowChange(msgspec.Struct, frozen=True):
 
     statement: Statement
     row: Row
+    precedes: bool = False
+    """Whether a part happened before what it is part of begins in these commits: it is added only
+    if that was there before."""
 
 
 class RowBatch(msgspec.Struct, frozen=True):
@@ -120,14 +123,14 @@ class RowBatch(msgspec.Struct, frozen=True):
 def arrange(changes: Iterable[RowChange]) -> list[RowBatch]:
     """Return one batch for each statement, in the order in which `changes` first ask for it.
 
-    Those of parts are the last.
+    Those of parts are the last, but for what precedes the whole.
     """
-    rows: dict[str, tuple[Statement, list[Row]]] = {}
+    rows: dict[tuple[int, str], tuple[Statement, list[Row]]] = {}
     for change in changes:
-        name = change.statement.name
-        if name not in rows:
-            rows[name] = (change.statement, [])
-        rows[name][1].append(change.row)
-    # guard: parts-after-wholes
-    ordered = sorted(rows.values(), key=lambda each: each[0].part_of != "")
-    return [RowBatch(statement, document(its_rows)) for statement, its_rows in ordered]
+        statement = change.statement
+        # guard: parts-after-wholes
+        rank = (-1 if change.precedes else 1) if statement.part_of else 0
+        _, its_rows = rows.setdefault((rank, statement.name), (statement, []))
+        its_rows.append(change.row)
+    ordered = sorted(rows, key=lambda place: place[0])
+    return [RowBatch(rows[each][0], document(rows[each][1])) for each in ordered]

@@ -80,3 +80,17 @@ async def test_a_life_that_begins_behind_the_parts_of_another_one_is_whole(pool,
     ]
     await write(pool, changes_of(later, stack=stack), stack=stack)
     assert len(await rows_of(pool, "episode_steps", stack=stack)) == 2
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_a_lost_proposal_left_is_no_history_of_the_next_one(pool, stack, together):
+    _, attempted, delivered = output(stack)
+    again = Recorded(
+        subject=stack.output("mail:1"), seq=4, commit=lives.commit(lives.proposed(proposal_no=2))
+    )
+    rest = [attempted, delivered, again]
+    for each in [rest] if together else [[each] for each in rest]:
+        await write(pool, changes_of(each, stack=stack), stack=stack)
+    (only,) = await rows_of(pool, "output_events", stack=stack)
+    assert (only["journal_seq"], only["kind"]) == (4, "output_proposed")
+    assert [place[0] for place in folded(rest, stack=stack)].count("output_events") == 1

@@ -37,7 +37,7 @@ ASKED = {
     "list_workflow_steps": (records.WorkflowItem, 3),
     "list_service_levels": (records.ServiceLevelRecord, 3),
     "list_budget_recommendations": (records.BudgetRecommendation, 3),
-    "list_costs": (records.CostSummary, 4),
+    "list_costs": (records.CostSummary, 5),
     "list_inbox": (records.InboxItem, 9),
     "list_dead_letters": (records.DeadLetterSummary, 6),
     "list_orders": (records.OrderSummary, 9),

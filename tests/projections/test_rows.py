@@ -25,6 +25,7 @@ from streams.model.events import (
     EpisodeDeferred,
     EpisodeFinished,
     EpisodeLeft,
+    EpisodeOpened,
     Fork,
     LaneMoved,
     OutputApproved,
@@ -786,7 +787,17 @@ commits = st.lists(
     | st.tuples(st.just("output"), st.integers(1, 2), events_of_outputs)
     | st.tuples(st.just("lane"), st.integers(1, 2), events_of_lanes),
     max_size=12,
+).map(
+    lambda happened: [each for at, each in enumerate(happened) if is_possible(each, happened[:at])]
 )
+
+
+def is_possible(each, before):
+    """An episode begins with its opening; where that is lost, it never begins."""
+    kind, number, event = each
+    earlier = [event for *of_it, event in before if of_it == [kind, number]]
+    is_late = bool(earlier) and not isinstance(earlier[0], EpisodeOpened)
+    return not (isinstance(event, EpisodeOpened) and is_late)
 
 
 def subject_of(stack, kind, number):

@@ -44,7 +44,7 @@ async def test_a_wrong_password_is_told_and_nothing_else(page, served):
     await page.get_by_label("Password").fill("a wrong password")
     await page.get_by_role("button", name="Sign in").click()
 
-    await expect(page.get_by_role("status")).to_contain_text("do not go together")
+    await expect(page.get_by_role("alert")).to_contain_text("do not go together")
 
 
 async def test_the_printed_link_signs_in_once(browser, served):
@@ -55,7 +55,7 @@ async def test_the_printed_link_signs_in_once(browser, served):
     async with paged(browser) as again:
         await again.goto(served.link)
         await again.get_by_role("button", name="Open the console").click()
-        await expect(again.get_by_role("status")).to_contain_text("not good")
+        await expect(again.get_by_role("alert")).to_contain_text("not good")
 
 
 async def test_who_signs_out_is_out(page, served):
