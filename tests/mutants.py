@@ -1885,7 +1885,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "local-episodes-keep-limit",
         "episodes opened here keep to the limit",
-        without("1"),
+        never,
         "tests/engine/triggers/test_gate.py",
     ),
     Mutant(
@@ -3903,7 +3903,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "trigger-only-runs-nothing",
         "a node in a mode that only triggers runs nothing that it opens",
-        without("2"),
+        never,
         "tests/engine/cluster/test_modes_of_nodes.py",
     ),
     Mutant(

@@ -18,7 +18,7 @@ from structlog.contextvars import bound_contextvars
 from engine import telemetry
 from engine.app import dedupe
 from engine.dead_letters.write import unopened
-from engine.episodes.attempt import AttemptState
+from engine.episodes.attempt import AttemptCause, AttemptState
 from engine.episodes.episode import UNOPENED
 from engine.episodes.open import open_episode
 from engine.execution.parts import ActorParts
@@ -218,28 +218,13 @@ class Admission:
         return await self.evaluator.builder.is_open(opened)
 
     async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
-        """Run an episode that its first commit opens; return whether there was a slot."""
-        if opened.revision != self.context.actor.revision:  # guard: fired-revision-runs
-            return False  # The command to start it finds the actor as it was then.
+        """Run an episode that its first commit opens; return whether it was begun."""
         # A redelivered message may have crashed a node: its episode is opened first and alone, so
         # that crashes are counted.
         is_first_try = ack.delivery.deliveries == 1  # guard: repeated-event-opens-alone
-        # guard: trigger-only-runs-nothing
-        may_run = is_first_try and not ack.is_overdue and self.context.permits.runs.is_given
-        if not may_run or not self.context.slots.try_take():  # guard: local-episodes-keep-limit
+        if not is_first_try or ack.is_overdue:
             return False
-
-        cause = FiredPart(opened, self.evaluator, ack)
-        attempt = new_attempt(self.context, opened, UNOPENED, cause)
-        try:
-            with (
-                bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
-                telemetry.span("episode"),
-            ):
-                state = await run_episode(self.parts, attempt, UNOPENED)
-                return state is not AttemptState.NOT_BEGUN
-        finally:
-            self.context.slots.give_back()
+        return await run_here(self.parts, opened, FiredPart(opened, self.evaluator, ack))
 
     async def _queue(self, opened: EpisodeOpened, ack: Acknowledgement) -> None:
         """Open an episode for any node, or write a dead letter if the journal cannot store it."""
@@ -257,6 +242,30 @@ class Admission:
                 id_ = f"start.{opened.episode_id}"
                 await self.context.ports.commands.send(start, id=id_, trace=trace)
             (self.evaluator.note_fire if is_new else self.evaluator.note_duplicate)(opened)
+
+
+async def run_here(parts: ActorParts, opened: EpisodeOpened, cause: AttemptCause) -> bool:
+    """Run an episode that its first commit opens, if there is a slot; return whether it was begun.
+
+    If not, nothing of it is written.
+    """
+    context = parts.context
+    if opened.revision != context.actor.revision:  # guard: fired-revision-runs
+        return False  # The command to start it finds the actor as it was then.
+    if not context.permits.runs.is_given:  # guard: trigger-only-runs-nothing
+        return False
+    if not context.slots.try_take():  # guard: local-episodes-keep-limit
+        return False
+    attempt = new_attempt(context, opened, UNOPENED, cause)
+    try:
+        with (
+            bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
+            telemetry.span("episode"),
+        ):
+            state = await run_episode(parts, attempt, UNOPENED)
+            return state is not AttemptState.NOT_BEGUN
+    finally:
+        context.slots.give_back()
 
 
 def _check_in_time(opened: Opening, ack: Acknowledgement) -> None:
