@@ -121,6 +121,7 @@ SPENDING_STORE: Final = "tests/contracts/test_spending.py"
 OTHER_VALUES: Final = "tests/engine/functions/test_other_values.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
+AT_ONCE: Final = "tests/engine/lanes/test_at_once.py"
 BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
 ANSWERING: Final = "tests/engine/waits/test_answer.py"
 FEEDS_OF_OTHERS: Final = "tests/contracts/test_feeds.py"
@@ -4409,6 +4410,54 @@ TABLE: Final[Sequence[Mutant]] = (
         "the next dispatcher does what the newest commit asks for",
         never,
         "tests/engine/lanes/test_scheduler.py",
+    ),
+    Mutant(
+        "placeless-episode-one-commit",
+        "lanes: an episode without a place writes nothing but all of it",
+        never,
+        AT_ONCE,
+    ),
+    Mutant(
+        "only-turn-tried",
+        "lanes: only what has its turn runs at once",
+        gives("placed"),
+        AT_ONCE,
+    ),
+    Mutant(
+        "repeated-event-not-tried",
+        "lanes: what comes again is opened before its code runs",
+        without("1"),
+        AT_ONCE,
+    ),
+    Mutant(
+        "breaker-end-not-tried",
+        "lanes: an end that a breaker is told of has a place",
+        never,
+        AT_ONCE,
+    ),
+    Mutant(
+        "dropped-never-arrives-done",
+        "lanes: what was dropped does not arrive later as done",
+        never,
+        LATE_STARTS,
+    ),
+    Mutant(
+        "no-try-without-lane-lease",
+        "lanes: nothing runs at once where another node may lead",
+        dropped,
+        AT_ONCE,
+    ),
+    Mutant(
+        "tries-end-with-their-time",
+        "lanes: a decision does not try one episode after the other for ever",
+        never,
+        AT_ONCE,
+    ),
+    Mutant(
+        "placeless-end-untold",
+        "lanes: the lane is not told of the end of what had no place",
+        without("2"),
+        AT_ONCE,
     ),
     Mutant(
         "begun-not-placed",

@@ -18,7 +18,7 @@ journal does not show any more that something is left to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
@@ -120,6 +120,7 @@ class Attempt:
         *,
         claims_first: bool = False,
         called_at: datetime | None = None,
+        on_only_commit: Callable[[], object] | None = None,
     ) -> None:
         """Begin with nothing done.
 
@@ -129,9 +130,13 @@ class Attempt:
                 are awaited only before the first side effect.
             called_at: when the timer that called this node fired, by the server's clock; None: it
                 was called for another reason.
+            on_only_commit: the episode has no place in its lane: it may only be written if all of
+                it is one commit, before which this is called. Otherwise the attempt ends before
+                its first, as not begun. None: it has a place, or needs none.
         """
         self.opened, self.claim, self._cause = opened, claim, cause
         self.claims_first, self.called_at = claims_first, called_at
+        self._on_only_commit = on_only_commit
         self.state = AttemptState.NEW
         self.is_secured = False
         """Whether a crash of this node loses nothing, so that the cause is being acknowledged."""
@@ -140,6 +145,11 @@ class Attempt:
         self.calling: list[str] = []
         """The tools that are called now, as `capability.action`, oldest first."""
         self._code: Interruptible | None = None
+
+    @property
+    def is_placeless(self) -> bool:
+        """Whether the episode has no place in its lane, and gets none by this attempt."""
+        return self._on_only_commit is not None
 
     def move(self, state: AttemptState) -> None:
         """Note how far the attempt has got."""
@@ -176,11 +186,13 @@ class Attempt:
         """Make the claim, unless it was made before.
 
         Raises:
-            Busy: another node has it, and has begun.
+            Busy: another node has it, and has begun; or the episode has no place in its lane.
             LeaseLost: another node has it, though this one has begun.
         """
         if self.claim.held is not None:
             return
+        if self.is_placeless:  # guard: placeless-episode-one-commit
+            raise Busy(str(self.claim))
         try:
             await self.claim.make()
         except Busy:
@@ -207,6 +219,8 @@ class Attempt:
         # guard: continued-episode-claimed
         is_all = any(isinstance(event, EpisodeFinished) for event in events)
         if is_all and self.claim.held is None:
+            if self._on_only_commit is not None:
+                self._on_only_commit()
             return
         if leaves or self.claim.held is not None or not self.claim.cover():
             await self.make_claim()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -78,6 +78,7 @@ def new_attempt(
     claims_first: bool = False,
     called_at: datetime | None = None,
     is_called_over: bool = False,
+    on_only_commit: Callable[[], object] | None = None,
 ) -> Attempt:
     """Return an attempt of this node at an episode; the options are those of `Attempt`.
 
@@ -87,7 +88,7 @@ def new_attempt(
     task = asyncio.current_task()
     assert task is not None
     # What follows an end is told by nobody else: it is claimed before.
-    is_told = context.is_laned or _has_breaker(context, opened)
+    is_told = context.is_laned or has_breaker(context, opened)
     claim = EpisodeClaim(
         context.leases,
         episode_claim(opened.actor_id, opened.episode_id),
@@ -98,7 +99,14 @@ def new_attempt(
     )
     # Whoever informs others of an end has its claim, or two would at the same time.
     claims_first = claims_first or episode.status in ENDED
-    return Attempt(opened, claim, cause, claims_first=claims_first, called_at=called_at)
+    return Attempt(
+        opened,
+        claim,
+        cause,
+        claims_first=claims_first,
+        called_at=called_at,
+        on_only_commit=on_only_commit,
+    )
 
 
 async def run_episode(
@@ -176,15 +184,18 @@ async def _inform(
         await conclusion.sleep()
     if episode.status is Status.FAILED and episode.outputs_left:
         await conclusion.wake(context.clock.now())
-    if _has_breaker(context, opened):
+    if has_breaker(context, opened):
         # guard: breaker-event-names-commit
         await parts.breakers.record_end(opened, finished, seq=version)
-    if context.is_laned:  # guard: dispatcher-hears-ends
+    # guard: placeless-end-untold
+    has_place = context.is_laned and not conclusion.attempt.is_placeless
+    if has_place:  # guard: dispatcher-hears-ends
         timer = left(opened.actor_id, opened.episode_id)
         await context.ports.timers.send(timer, id=f"left.{opened.episode_id}")
 
 
-def _has_breaker(context: ActorContext, opened: EpisodeOpened) -> bool:
+def has_breaker(context: ActorContext, opened: EpisodeOpened) -> bool:
+    """Return whether a circuit breaker is told of the end of an episode."""
     expectation = context.actor.expectations.get(opened.expectation_id)
     return expectation is not None and expectation.breaker is not None
 
@@ -316,7 +327,7 @@ class EpisodeExecution:
         telemetry.episodes_running.add(1, labels)
         try:
             with self._parts.running.during(self._attempt):  # guard: running-known-before-breaker
-                if _has_breaker(context, opened):
+                if has_breaker(context, opened):
                     # Only now: a breaker that opens after this finds the attempt there.
                     await self._parts.breakers.check(self._attempt)
                 progress = await self._go_on()

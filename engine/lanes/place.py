@@ -1,7 +1,8 @@
 """Decides the next commit of a lane, and opens the episodes that it places before it is written.
 
 The decision comes first, so that no episode is opened without a place; it is repeated if some of
-the episodes turn out to have run already.
+the episodes turn out to have run already. Those whose turn it is are run first (`at_once.py`): only
+those that have not ended then are opened, and all that wait behind them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from engine.dead_letters.write import DeadLetterWriter, unopened
 from engine.episodes.open import open_episode
 from engine.lanes import lane as lane_rules
+from engine.lanes.at_once import AtOnce
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Lane, LaneInputs, Limits, RequestedEpisode
 from engine.triggers.evaluate import TriggerEvaluator
@@ -46,6 +48,7 @@ class RoundPlanner:
     evaluator: TriggerEvaluator
     dead_letters: DeadLetterWriter
     effects: LaneEffects
+    at_once: AtOnce
 
     async def decide(
         self,
@@ -59,12 +62,12 @@ class RoundPlanner:
         wanting = self._wanting(lane, asked, left=seen.left)
         # What has left its place in the same moment may have ended since it asked for another one.
         sure = (id_ for id_, each in wanting.items() if each.is_open and id_ not in seen.left)
-        is_open = dict.fromkeys(sure, True)
+        is_open, until_s = dict.fromkeys(sure, True), self.at_once.deadline_s()
         while True:
             wanted = [each.wanted for each in wanting.values()]
             events = lane_rules.decide(lane, replace(seen, wanted=wanted), limits)
             decision = RoundDecision(events=events, asked=wanting, is_open=is_open)
-            found = await self._look_into(decision)
+            found = await self._look_into(decision, until_s=until_s)
             if not found:
                 return decision
             # Each round knows more of at least one: it ends.
@@ -89,10 +92,23 @@ class RoundPlanner:
                 self.evaluator.note_duplicate(each.opened)
         return wanting
 
-    async def _look_into(self, decision: RoundDecision) -> dict[str, bool | None]:
-        """Open what is placed, look up what is dropped; None: it has begun, or cannot be opened."""
+    async def _look_into(
+        self, decision: RoundDecision, *, until_s: float
+    ) -> dict[str, bool | None]:
+        """Return what became of the episodes that are placed or dropped, as far as is not known.
+
+        Run what has its turn; else open what is placed, and look up what is dropped. None: it has
+        begun, or cannot be opened.
+        """
         asked, is_open = decision.asked, decision.is_open
         placed = [ticket.episode_id for moved in decision.moves for ticket in moved.placed]
+        admitted = {episode_id for moved in decision.moves for episode_id in moved.admitted}
+        turns = [each for each in placed if each in admitted]  # guard: only-turn-tried
+        unknown = (asked[id_] for id_ in turns if id_ not in is_open)
+        if tried := [each for each in unknown if self.at_once.may_try(each)]:
+            ended = await self.at_once.run(tried, until_s=until_s)
+            found = zip(tried, ended, strict=True)
+            return {each.opened.episode_id: None if done else False for each, done in found}
         dropped = [episode_id for moved in decision.moves for episode_id in moved.dropped]
         work = {id_: self._open(asked[id_]) for id_ in placed if not is_open.get(id_)}
         # guard: drop-looked-into

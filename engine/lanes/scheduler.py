@@ -21,10 +21,11 @@ import structlog
 from engine import telemetry
 from engine.cluster import nodes as cluster_nodes
 from engine.cluster.members import Membership
-from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.breakers.store import Breakers
 from engine.episodes.events import OVERFLOW
+from engine.execution.parts import ActorParts
 from engine.lanes import lane as lane_rules
+from engine.lanes.at_once import AtOnce
 from engine.lanes.effects import LaneEffects, no_place
 from engine.lanes.intake import (
     EPISODES_MAX,
@@ -88,10 +89,9 @@ log = structlog.get_logger("vigil.lanes")
 class Term:
     """The time in which a node schedules, from reading the lane to giving way."""
 
-    context: ActorContext
+    parts: ActorParts
     evaluator: TriggerEvaluator
     queues: EventQueues
-    dead_letters: DeadLetterWriter
     members: Membership
     takes_causes: bool
     """Whether the actor may be woken. What has been woken goes on in any case."""
@@ -112,13 +112,15 @@ class Term:
     _input: LaneInput = field(init=False)
 
     def __post_init__(self) -> None:
-        context = self.context
+        context, dead_letters = self.parts.context, self.parts.dead_letters
+        self.context = context
         self._store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
         self._effects = LaneEffects(context, self.evaluator.breakers)
-        self._planner = RoundPlanner(self.evaluator, self.dead_letters, self._effects)
+        at_once = AtOnce(self.parts, self.evaluator, self.check_lease)
+        self._planner = RoundPlanner(self.evaluator, dead_letters, self._effects, at_once)
         self._input = LaneInput(
             evaluator=self.evaluator,
-            dead_letters=self.dead_letters,
+            dead_letters=dead_letters,
             effects=self._effects,
             mailbox=self._mailbox,
             over=self.over,
@@ -339,8 +341,7 @@ class Term:
 class LaneScheduler:
     """The scheduler of one actor on one node: it schedules, or stands by."""
 
-    context: ActorContext
-    breakers: Breakers
+    parts: ActorParts
     members: Membership
     takes_causes: bool
     """Whether it takes what wakes the actor. One that does not gives way to one that does."""
@@ -348,7 +349,8 @@ class LaneScheduler:
     """Set once whatever is published is evaluated, here or elsewhere."""
 
     def __post_init__(self) -> None:
-        self._evaluator = TriggerEvaluator(self.context, self.breakers)
+        self.context = self.parts.context
+        self._evaluator = TriggerEvaluator(self.context, self.parts.breakers)
         self._queues = EventQueues(self.context)
         self._key = lane_claim(self.context.actor.id)
         self._withdrawn = self._permit.withdrawn
@@ -447,10 +449,9 @@ class LaneScheduler:
                 raise Unavailable(self._key, detail=str(error)) from error
 
         return Term(
-            context=self.context,
+            parts=self.parts,
             evaluator=self._evaluator,
             queues=self._queues,
-            dead_letters=DeadLetterWriter(self.context.ports, self.context.clock),
             members=self.members,
             takes_causes=self.takes_causes,
             over=over,
@@ -568,14 +569,15 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-def services_for(context: ActorContext, breakers: Breakers, members: Membership) -> list[Service]:
+def services_for(parts: ActorParts, members: Membership) -> list[Service]:
     """Return what schedules one actor's lane; what closes it if its episodes take no turns."""
+    context = parts.context
     if not context.is_laned:
         # guard: limitless-lane-drains-paused
-        closer = Service(LaneCloser(context, breakers).run, context.permits.runs)
+        closer = Service(LaneCloser(context, parts.breakers).run, context.permits.runs)
         closer.is_open.set()  # Nothing depends on it.
         return [] if context.is_fallback else [closer]
-    going_on = LaneScheduler(context, breakers, members, takes_causes=False).service()
+    going_on = LaneScheduler(parts, members, takes_causes=False).service()
     if context.is_fallback:
         return [going_on]  # guard: openless-lane-gets-turn
-    return [LaneScheduler(context, breakers, members, takes_causes=True).service(), going_on]
+    return [LaneScheduler(parts, members, takes_causes=True).service(), going_on]

@@ -54,7 +54,7 @@ def services_for(parts: ActorParts, members: Membership) -> list[Service]:
         return [*_waking(parts), *workflows.services_for(context, context.actor.workflow)]
     return [
         *_waking(parts),
-        *lanes.services_for(context, parts.breakers, members),
+        *lanes.services_for(parts, members),
         *execution.services_for(parts),
     ]
 

@@ -7,7 +7,7 @@ opened and queued for any node. Its id comes from its cause, so all of it is saf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -213,7 +213,7 @@ class Admission:
         """Return whether another cause has opened the episode."""
         # It is looked up first, so that no user code runs in vain for a duplicate. A redelivered
         # message may have opened its episode itself, on a node that died before all was done.
-        if _is_own(opened) or ack.delivery.deliveries > 1:  # guard: repeated-event-completes
+        if is_own(opened) or ack.delivery.deliveries > 1:  # guard: repeated-event-completes
             return False
         return await self.evaluator.builder.is_open(opened)
 
@@ -244,10 +244,16 @@ class Admission:
             (self.evaluator.note_fire if is_new else self.evaluator.note_duplicate)(opened)
 
 
-async def run_here(parts: ActorParts, opened: EpisodeOpened, cause: AttemptCause) -> bool:
+async def run_here(
+    parts: ActorParts,
+    opened: EpisodeOpened,
+    cause: AttemptCause,
+    *,
+    on_only_commit: Callable[[], object] | None = None,
+) -> bool:
     """Run an episode that its first commit opens, if there is a slot; return whether it was begun.
 
-    If not, nothing of it is written.
+    If not, nothing of it is written. `on_only_commit`: see `Attempt`.
     """
     context = parts.context
     if opened.revision != context.actor.revision:  # guard: fired-revision-runs
@@ -256,7 +262,7 @@ async def run_here(parts: ActorParts, opened: EpisodeOpened, cause: AttemptCause
         return False
     if not context.slots.try_take():  # guard: local-episodes-keep-limit
         return False
-    attempt = new_attempt(context, opened, UNOPENED, cause)
+    attempt = new_attempt(context, opened, UNOPENED, cause, on_only_commit=on_only_commit)
     try:
         with (
             bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
@@ -273,7 +279,8 @@ def _check_in_time(opened: Opening, ack: Acknowledgement) -> None:
         raise Unavailable(id_of(opened), detail="not opened in time; it may be with others")
 
 
-def _is_own(opened: EpisodeOpened) -> bool:
+def is_own(opened: EpisodeOpened) -> bool:
+    """Return whether no other cause can open this episode."""
     trigger = opened.trigger
     return isinstance(trigger, EventTrigger) and opened.dedupe_key == dedupe.event_key(
         trigger.event_id

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from engine.app.actions import tool_call
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.triggers import event, manual
@@ -16,8 +17,10 @@ from engine.lanes.lane import Lane, fold
 from streams.layout import Stream
 from streams.memory import MemoryPorts
 from streams.memory.durable import Durable
-from tests.engine.stage import HAPPENED, WAIT_S, Scripted, doomed, eventually, told
+from tests.engine.stage import HAPPENED, WAIT_S, Counter, Scripted, doomed, eventually, told
 from tests.turns import Turns
+
+CALL = tool_call("api", "do", {})
 
 
 def laned(strategy=None, *, tools=None, most=5, cluster=1, thing=None, **limits) -> App:
@@ -32,6 +35,11 @@ def laned(strategy=None, *, tools=None, most=5, cluster=1, thing=None, **limits)
     options = {"on": [event(HAPPENED), manual()], **(thing or {})}
     actor.expect("thing", strategy or Scripted(), **options)
     return App(actors=[actor])
+
+
+def placed(**limits) -> App:
+    """Return the same app, whose episodes take a step: so each has a place in the lane."""
+    return laned(Scripted(CALL), tools={"api": Counter()}, **limits)
 
 
 async def lane_of(ports: MemoryPorts) -> Lane:

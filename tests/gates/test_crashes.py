@@ -41,6 +41,10 @@ def is_exactly(*causes: str) -> Claim:
     return lambda opened: sorted(opened) == sorted(causes)
 
 
+def in_order(*causes: str) -> Claim:
+    return lambda opened: list(opened) == list(causes)
+
+
 def is_one_of(*causes: str) -> Claim:
     return lambda opened: len(opened) == 1 and opened[0] in causes
 
@@ -132,6 +136,18 @@ STORIES: Final = (
             until_s=170.0,
         ),
         is_exactly("tick+50", "tick+100", "tick+150"),
+    ),
+    (
+        story(
+            "turns of one key, some of which end at once",
+            (1.0, Publish("e1", {"host": "a"})),
+            (1.0, Publish("e2", {"host": "a", "takes_s": 1})),
+            (1.5, Publish("e3", {"host": "a"})),
+            (LATE_S, Publish("e4", {"host": "a"})),
+            declared={"concurrency_key": "host"},
+            nodes=("n1", "n2"),
+        ),
+        in_order("e1", "e2", "e3", "e4"),
     ),
 )
 

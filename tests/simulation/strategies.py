@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from vigil import (
     Action,
@@ -141,6 +142,19 @@ class Quiet(Plan):
 
     def next_step(self, state: Sum, ctx: Context) -> Action:
         return done()
+
+
+class Glance(Plan):
+    """Takes its steps for every other event, and has nothing to say."""
+
+    def init(self, episode: EpisodeView, trigger: Trigger) -> Sum:
+        state = super().init(episode, trigger)
+        is_quick = trigger.payload["number"] % 2
+        return replace(state, done=["nothing"] * len(self._steps)) if is_quick else state
+
+    def next_step(self, state: Sum, ctx: Context) -> Action:
+        action = super().next_step(state, ctx)
+        return done() if len(state.done) == len(self._steps) else action
 
 
 class Circling(Plan):

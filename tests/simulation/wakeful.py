@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tests.simulation import asking, calling, deploying, flowing, sending
-from tests.simulation.strategies import Plan, Quiet, Sum, watch_for
+from tests.simulation.strategies import Glance, Plan, Quiet, Sum, watch_for
 from tests.simulation.themes import Theme
 from vigil import (
     Action,
@@ -139,6 +139,7 @@ def _lanes() -> Iterator[Actor]:
     turns = Actor("turns", max_concurrent_cluster=CLUSTER_MAX["turns"], max_concurrent_episodes=2)
     watch_for(turns, "turn", Plan(look), concurrency_key="key")
     watch_for(turns, "urgent", Plan(look), priority=5)
+    watch_for(turns, "glance", Glance(look), on=event("sim.turn"), concurrency_key="key")
     yield turns
     drops = Actor("drops", max_concurrent_cluster=CLUSTER_MAX["drops"], overflow="drop")
     watch_for(drops, "lucky", Plan(look), on=event("sim.turn"))
@@ -176,7 +177,7 @@ _CRASHED: Final = ("failed", "crash")
 
 _ALWAYS_DONE: Final = (
     "tick_all", "tick_one", "tick_skip", "tick_cron", "cool", "sampled", "calm", "soon",
-    "asked", "tried", "order", "turn", "urgent",
+    "asked", "tried", "order", "turn", "urgent", "glance",
 )  # fmt: skip
 
 ENDS: Final = {

@@ -14,7 +14,7 @@ from engine.triggers import events
 from streams.keys import cooldown_key
 from streams.layout import Stream
 from streams.model.events import DeadLettered, EndStatus, EpisodeOpened
-from tests.engine.lane_stage import all_taken, begun, lane_reached, laned, publish
+from tests.engine.lane_stage import all_taken, begun, lane_reached, laned, placed, publish
 from tests.engine.stage import (
     HAPPENED,
     LOOK_S,
@@ -96,7 +96,7 @@ async def test_events_of_another_stream_are_followed_in_its_order(ports):
     for number in range(20):
         orders.publish("orders.paid", b'{"k": 1}', {"Nats-Msg-Id": f"o{number}"})
     foreign = event(stream="ORDERS", subject="orders.>", start="all")
-    app = laned(thing={"on": foreign, "concurrency_key": "k"})
+    app = placed(thing={"on": foreign, "concurrency_key": "k"})
     async with running(app, ports, "n1"), running(app, ports, "n2"):
         await lane_reached(
             ports, lambda lane: lane.newest_number == 20 and not lane.admitted + lane.waiting
@@ -184,7 +184,7 @@ async def test_one_key_of_several_events_is_one_episode_that_takes_one_turn(port
 
 async def test_an_event_that_comes_again_when_its_episode_has_ended_gets_no_place(ports):
     """I1, also after the server has forgotten the message id."""
-    app = laned()
+    app = placed()
     async with running(app, ports):
         await begun(ports)
         ports.domain_events.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})

@@ -26,6 +26,7 @@ from tests.engine.lane_stage import (
     begun,
     killed_at,
     laned,
+    placed,
     publish,
     turns_of,
 )
@@ -68,7 +69,7 @@ async def check_order(ports, app):
 
 
 async def test_what_a_dead_node_had_comes_before_newer_events(ports):
-    app = laned(**ONE_BY_ONE)
+    app = placed(**ONE_BY_ONE)
 
     def is_lane(subject, commit, *, after):
         return ".lane." in subject
@@ -259,7 +260,7 @@ class RefusingOnce:
 
 
 async def test_what_was_handed_back_in_vain_comes_before_newer_events(ports):
-    app = laned(**ONE_BY_ONE)
+    app = placed(**ONE_BY_ONE)
     world = Losing(ports.domain_events, loses="")
     async with running(app, replace(ports, domain_events=world, log=RefusingOnce(ports.log))):
         await begun(ports)
@@ -288,7 +289,7 @@ class Overtaken:
 
 async def test_what_was_opened_in_vain_asks_for_a_place_only_once_its_events_have_come_again(ports):
     """Requests for a place have an order of their own, and would overtake older events."""
-    app = laned(**ONE_BY_ONE)
+    app = placed(**ONE_BY_ONE)
     async with running(app, ports):
         await begun(ports)
     await publish(ports, *NAMES, k=1)
@@ -311,7 +312,7 @@ def _state_of_lane(ports):
 
 async def test_a_lane_that_is_not_settled_is_not_given_up(ports, monkeypatch):
     """The next node would not know that it has to wait."""
-    app = laned(**ONE_BY_ONE)
+    app = placed(**ONE_BY_ONE)
 
     def is_lane(subject, commit, *, after):
         return ".lane." in subject

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from engine.app.actions import tool_call
 from engine.app.triggers import event
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.fire import fire
@@ -31,7 +30,9 @@ from streams.model.events import (
 )
 from streams.ports.log import Commit
 from tests.engine.lane_stage import (
+    CALL,
     Point,
+    all_taken,
     begun,
     event_queues,
     killed_at,
@@ -39,6 +40,7 @@ from tests.engine.lane_stage import (
     lane_reached,
     laned,
     news,
+    placed,
     publish,
     turns_of,
 )
@@ -61,8 +63,6 @@ from tests.engine.stage import (
     running,
     write,
 )
-
-CALL = tool_call("api", "do", {})
 
 END_S = 5.0
 """Longest that a node which is cut off may take, in seconds."""
@@ -384,7 +384,7 @@ async def test_a_clean_stop_has_another_node_dispatch_at_once(monkeypatch):
 
 
 async def test_a_dispatcher_that_was_overtaken_reads_the_lane_anew(ports):
-    app = laned(cluster=1)
+    app = placed(cluster=1)
     async with running(app, ports):
         await begun(ports)
         await publish(ports, "first")
@@ -570,7 +570,7 @@ async def test_events_that_gates_have_not_answered_for_wait_for_the_first_dispat
         await all_lived(ports, app, ["x0", "x1"])
         await publish(ports, "x2")
         await all_lived(ports, app, ["x2"])
-        assert await ports.domain_events.backlog("worker") == 0
+        await all_taken(ports)
 
 
 async def test_a_version_that_watches_more_misses_nothing_of_it(ports):

@@ -26,7 +26,7 @@ from streams.model.events import (
 from streams.model.lanes import Ticket
 from streams.ports.log import Commit
 from tests.engine.crew import attempt_of, crew_of, delivery_of
-from tests.engine.lane_stage import begun, lane_of, lane_reached, laned, publish, turns_of
+from tests.engine.lane_stage import begun, lane_of, lane_reached, laned, placed, publish, turns_of
 from tests.engine.output_stage import Pager, Proposing
 from tests.engine.output_stage import app_of as output_app
 from tests.engine.stage import (
@@ -84,13 +84,13 @@ def unanswered_of(ports, episode_id) -> list[int]:
 
 async def test_who_gives_turns_hears_of_the_end_of_a_turn_that_another_gave(ports):
     """A node that stood still, and wakes, may give one before it learns that it may not."""
-    ticket = Ticket(episode_id=id_of(laned(), "a"), expectation_id="thing", number=2)
+    ticket = Ticket(episode_id=id_of(placed(), "a"), expectation_id="thing", number=2)
     moved = LaneMoved(placed=(ticket,), admitted=(ticket.episode_id,))
     subject = ports.stack.lane("worker")
-    async with running(laned(), ports):
+    async with running(placed(), ports):
         await begun(ports)
         await publish(ports, "first")  # The scheduler is at work once that has had its turn.
-        await lived(ports, id_of(laned(), "first"))
+        await lived(ports, id_of(placed(), "first"))
         await lane_reached(ports, lambda lane: lane.newest_number and not lane.admitted)
         version = (await ports.log.read(subject))[-1].seq
         by_another = Commit(id="another's", at=CLOCK.now(), events=(moved,))
