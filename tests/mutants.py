@@ -4456,7 +4456,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "placeless-end-untold",
         "lanes: the lane is not told of the end of what had no place",
-        without("2"),
+        never,
         AT_ONCE,
     ),
     Mutant(

@@ -187,9 +187,9 @@ async def _inform(
     if has_breaker(context, opened):
         # guard: breaker-event-names-commit
         await parts.breakers.record_end(opened, finished, seq=version)
-    # guard: placeless-end-untold
-    has_place = context.is_laned and not conclusion.attempt.is_placeless
-    if has_place:  # guard: dispatcher-hears-ends
+    if conclusion.attempt.is_placeless:  # guard: placeless-end-untold
+        return
+    if context.is_laned:  # guard: dispatcher-hears-ends
         timer = left(opened.actor_id, opened.episode_id)
         await context.ports.timers.send(timer, id=f"left.{opened.episode_id}")
 
