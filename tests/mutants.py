@@ -4426,7 +4426,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "repeated-event-not-tried",
         "lanes: what comes again is opened before its code runs",
-        without("1"),
+        without("0"),
         AT_ONCE,
     ),
     Mutant(

@@ -34,9 +34,10 @@ from streams.tracing import context_of
 IN_FLIGHT_MAX: Final = 256
 """Episodes of one actor that are tried at a time."""
 
-AT_ONCE_S: Final = 1.0
+AT_ONCE_S: Final = 0.05
 """How long code may take to come to its end, for all tries of one decision, in seconds: the lane
-decides nothing else meanwhile. It is a tenth of `ACK_WAIT_S`, after which events come again."""
+decides nothing else meanwhile. What takes longer gains nothing by one commit less.
+"""
 
 VAIN_MAX: Final = 4
 """How often in a row the episodes of an expectation are tried in vain."""
