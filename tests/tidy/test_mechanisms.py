@@ -32,7 +32,6 @@ COLLABORATORS_MAX = 5
 MORE_COLLABORATORS = {  # Classes that are handed more. A number may fall, and no line may be added.
     ("engine/execution/steps.py", "StepExecutor"): 6,
     ("engine/findings/apply.py", "FindingApplier"): 6,
-    ("engine/lanes/scheduler.py", "Term"): 6,
     ("engine/node/supervisor.py", "NodeParts"): 6,
     ("engine/runtime/context.py", "NodeContext"): 12,
 }
