@@ -1499,6 +1499,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_leases.py",
     ),
     Mutant(
+        "older-lapse-no-claim",
+        "a lapse of before a covered attempt is no claim that was made for it",
+        always,
+        "tests/engine/reactor/test_cover_watch.py",
+    ),
+    Mutant(
         "older-lapse-waits",
         "a lapse of before an attempt calls nobody to it while the lease of its node lasts",
         returns("True"),
@@ -4451,6 +4457,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tries-end-with-their-time",
         "lanes: a decision does not try one episode after the other for ever",
         never,
+        AT_ONCE,
+    ),
+    Mutant(
+        "late-episode-not-tried",
+        "lanes: what had to begin before now is not run at once",
+        never,
+        AT_ONCE,
+    ),
+    Mutant(
+        "stopping-code-holds-no-lane",
+        "lanes: code that takes its time to stop holds up no other",
+        becomes("60.0").at("0"),
         AT_ONCE,
     ),
     Mutant(
@@ -12138,6 +12156,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "slice-waits-briefly",
         "room: nobody waits for long behind a slice",
         dropped,
+        ROOM,
+    ),
+    Mutant(
+        "slow-slice-halved",
+        "room: a slice that takes long is halved, and ends nothing",
+        uncaught,
         ROOM,
     ),
     Mutant(

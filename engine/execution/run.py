@@ -468,9 +468,9 @@ class EpisodeExecution:
         # A claim that replaced a lapsed one has removed the marker of the lapse, and the call for
         # recovery may have been answered elsewhere: then nothing else calls for the episode.
         id_ = f"refused.{attempt.claim}"
-        lapsed = attempt.claim.revision  # The claim is newer than the lapse.
+        lapsed = attempt.claim.lapse_revision
         # guard: stolen-lapse-remembered
-        if not attempt.claim.is_stolen or await self._call("lapsed", id_=id_, lapsed=lapsed):
+        if not lapsed or await self._call("lapsed", id_=id_, lapsed=lapsed):
             await attempt.claim.give_up()
         return None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -31,7 +32,7 @@ from streams.errors import Unavailable
 from streams.model.events import EpisodeOpened
 from streams.tracing import context_of
 
-IN_FLIGHT_MAX: Final = 256
+IN_FLIGHT_MAX: Final = 64
 """Episodes of one actor that are tried at a time."""
 
 AT_ONCE_S: Final = 0.05
@@ -81,6 +82,9 @@ class AtOnce:
         opened, context = asked.opened, self.parts.context
         if asked.is_open or asked.wanted.resumes:
             return False
+        is_late = opened.start_by is not None and context.clock.now() > opened.start_by
+        if is_late:  # guard: late-episode-not-tried
+            return False
         # The only commit of a node that has died may arrive when its event has been dropped.
         if context.actor.overflow != "queue":  # guard: dropped-never-arrives-done
             return False
@@ -108,8 +112,12 @@ class AtOnce:
         if left_s <= 0:  # guard: tries-end-with-their-time
             return False
         ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.parts.context.tasks.start(self._try(asked, ended, within_s=left_s))
-        has_ended = await ended
+        has_ended = False
+        with suppress(TimeoutError):  # Code that is cut off may take a while to stop.
+            limit = self.parts.context.clock.timeout(left_s)  # guard: stopping-code-holds-no-lane
+            async with limit as wait:
+                self.parts.context.tasks.start(self._try(asked, ended, wait, within_s=left_s))
+                has_ended = await ended
         if has_ended:
             del self._vain[asked.opened.expectation_id]
         else:
@@ -117,7 +125,12 @@ class AtOnce:
         return has_ended
 
     async def _try(
-        self, asked: RequestedEpisode, ended: asyncio.Future[bool], *, within_s: float
+        self,
+        asked: RequestedEpisode,
+        ended: asyncio.Future[bool],
+        wait: asyncio.Timeout,
+        *,
+        within_s: float,
     ) -> None:
         opened = replace(asked.opened, in_lane=True)
         cause, context = TriedCause(opened, self.evaluator), self.parts.context
@@ -126,7 +139,7 @@ class AtOnce:
             with telemetry.span("gate", context_of(asked.trace)):
                 async with context.clock.timeout(within_s) as limit:
                     has_ended = await run_here(
-                        self.parts, opened, cause, on_only_commit=partial(_lift, limit)
+                        self.parts, opened, cause, on_only_commit=partial(_lift, limit, wait)
                     )
         except (TimeoutError, Unavailable) as error:
             # It may be written all the same: who opens it then finds out.
@@ -136,7 +149,8 @@ class AtOnce:
                 ended.set_result(has_ended)
 
 
-def _lift(limit: asyncio.Timeout) -> None:
+def _lift(*limits: asyncio.Timeout) -> None:
     """Have a commit that is about to be sent take as long as it takes."""
-    if not limit.expired():
-        limit.reschedule(None)
+    if not any(limit.expired() for limit in limits):
+        for limit in limits:
+            limit.reschedule(None)

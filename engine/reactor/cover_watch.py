@@ -132,7 +132,7 @@ class CoverWatcher:
     async def _unclaimed(self, covered: CoveredAttempt) -> EpisodeOpened | None:
         """Return the opening of an episode that is at this attempt, and has no claim of its own.
 
-        A claim that was made is noticed when it lapses.
+        A claim that was made is noticed when it lapses. What lapsed before the attempt is none.
         """
         episode = fold(await read_up_to(self.ports.log, self.clock, covered.start))
         # A node that had recorded that it left may have died before it called another one.
@@ -142,4 +142,7 @@ class CoverWatcher:
         if opened is None or not is_at_it:
             return None
         key = episode_claim(opened.actor_id, opened.episode_id)
-        return opened if await self.ports.leases.standing(key) is None else None
+        standing = await self.ports.leases.standing(key)
+        # guard: older-lapse-no-claim
+        is_claimed = standing is not None and standing.revision > episode.claim_revision
+        return None if is_claimed else opened

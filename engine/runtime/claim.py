@@ -63,9 +63,9 @@ class EpisodeClaim:
         return self.held.lease.revision if self.held else self._covered_at
 
     @property
-    def is_stolen(self) -> bool:
-        """Whether it was taken over from a node whose claim had lapsed."""
-        return self.held is not None and self.held.lease.stolen
+    def lapse_revision(self) -> int:
+        """The marker of the lapse that it replaced, as a revision; 0: there was none."""
+        return self.held.lease.lapse_revision if self.held else 0
 
     @property
     def is_lost(self) -> bool:

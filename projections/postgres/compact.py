@@ -48,6 +48,10 @@ WAIT: Final = "1s"
 """Longest that a slice waits for those who write rows, a swap of a rebuild above all: others wait
 behind it as long."""
 
+HOLD: Final = "2s"
+"""Longest that a statement of a slice may take, and that Postgres waits for the next one of a
+process that stands still: those who write rows wait as long. What takes longer is halved."""
+
 TRIES_MAX: Final = 10
 """Tries of one slice; then the pass ends, and the next one goes on."""
 
@@ -139,19 +143,27 @@ async def _shrink(connection: Connection, table: TableRoom, *, clock: Clock) -> 
     await connection.execute(table.vacuum, timeout=STATEMENT_S_MAX)
     for statement in table.remake:
         await connection.execute(statement, timeout=STATEMENT_S_MAX)
-    after = next(each for each in await _tables(connection) if each.name == table.name)
-    given_bytes = table.size_bytes - after.size_bytes
+    sizes = {each.name: each.size_bytes for each in await _tables(connection)}
+    left = sizes.get(table.name, 0)
+    given_bytes = table.size_bytes - left
     telemetry.bytes_given_back.add(max(given_bytes, 0), {"table": table.name})
-    log.info("gave room back", table=table.name, bytes=given_bytes, left=after.size_bytes)
+    log.info("gave room back", table=table.name, bytes=given_bytes, left=left)
     return given_bytes
 
 
 async def _move_to_front(connection: Connection, table: TableRoom, *, clock: Clock) -> None:
     """Move rows from the end of a table to the room before, until there is none."""
-    end = await connection.fetchval(query("compact/count_pages"), table.name)
+    end, pages = await connection.fetchval(query("compact/count_pages"), table.name), SLICE_PAGES
     for _ in range(SLICES_MAX):
-        begin = max(end - SLICE_PAGES, 0)
-        if begin == end or not await _move_in_turn(connection, table, begin, end, clock=clock):
+        begin = max(end - pages, 0)
+        if begin == end:
+            return
+        try:
+            has_room = await _move_in_turn(connection, table, begin, end, clock=clock)
+        except asyncpg.QueryCanceledError:  # guard: slow-slice-halved
+            pages //= 2
+            has_room, begin = pages > 0, end
+        if not has_room:
             return
         end = begin
         await clock.sleep(PAUSE_S)
@@ -171,7 +183,8 @@ async def _move_in_turn(
 async def _move_slice(connection: Connection, table: TableRoom, begin: int, end: int) -> bool:
     """Move the rows of some pages; return whether most of them found room before these."""
     async with connection.transaction():
-        await connection.execute(query("compact/limit_wait"), WAIT)  # guard: slice-waits-briefly
+        # guard: slice-waits-briefly
+        await connection.execute(query("compact/limit_wait"), WAIT, HOLD)
         await connection.execute(query("compact/hold_writers"))  # guard: moved-while-nobody-writes
         row = await connection.fetchrow(table.move, (begin, 0), (end, 0))
     assert row is not None, "it counts"

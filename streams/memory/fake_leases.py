@@ -36,7 +36,7 @@ class FakeLeases(MemoryLeases):
             holder=STRANGER,
             attempt=1,
             revision=0,
-            stolen=False,
+            lapse_revision=0,
             trusted_until_s=math.inf,
             acquired_at=self._clock.now(),
         )

@@ -53,7 +53,7 @@ class MemoryLeases:
             holder=holder,
             attempt=attempt,
             revision=0,
-            stolen=stored is not None,
+            lapse_revision=stored.change.revision if stored is not None else 0,
             trusted_until_s=0.0,
             acquired_at=self._clock.now(),
         )

@@ -71,11 +71,16 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Which go at the work this is, from 1, as the caller of `acquire` knows it."""
     revision: int
     """The key's revision."""
-    stolen: bool
-    """Taken over from an owner whose claim had lapsed."""
+    lapse_revision: int
+    """The revision of the marker that it replaced, of a claim that had lapsed; 0: of none."""
     trusted_until_s: float
     """On the holder's monotonic clock."""
     acquired_at: datetime
+
+    @property
+    def stolen(self) -> bool:
+        """Whether it was taken over from an owner whose claim had lapsed."""
+        return self.lapse_revision > 0
 
     def check(self, *, monotonic_s: float) -> None:
         """Raise `LeaseLost` once the claim can no longer be trusted."""

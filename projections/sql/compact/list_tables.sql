@@ -1,7 +1,7 @@
 -- How large each table is with its indexes, how much of that no row fills by what Postgres has counted, and
 -- the statements that give it back. What is out of line is not counted. Tables that were never
 -- analyzed, or of whose columns the caller may not know anything, are left out; so are those that
--- have computed columns, which are small.
+-- have computed columns, which are small, and those with triggers, foreign keys or heirs, which are none of ours.
 -- A row has a header of 24 bytes and takes 16 more for its pointer, its NULLs and what aligns it; an entry of an index
 -- 24. What an index computes is taken for 32 bytes.
 WITH columns AS (
@@ -24,7 +24,7 @@ WITH columns AS (
         ) / 100.0 AS fill
     FROM pg_class AS c
     JOIN columns ON columns.attrelid = c.oid
-    WHERE c.relkind = 'r'
+    WHERE c.relkind = 'r' AND NOT c.relhastriggers AND NOT c.relhassubclass
         AND NOT EXISTS (
             SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attgenerated <> ''
         )
@@ -66,6 +66,7 @@ WITH columns AS (
         indexes.remake, indexes.forget
     FROM tables
     LEFT JOIN indexes ON indexes.indrelid = tables.oid
+    WHERE pg_relation_size(oid) IS NOT NULL
 )
 SELECT
     name,

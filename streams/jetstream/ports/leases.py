@@ -91,8 +91,9 @@ class JetStreamLeases:
         found: KeyMessage | None = None
         lost_answer: UnknownOutcome | None = None
         for _ in range(ATTEMPTS_MAX):
-            stolen = found is not None and has_lapsed(found)  # guard: given-up-not-stolen
-            wanted = msgspec.structs.replace(wanted, stolen=stolen)
+            # guard: given-up-not-stolen
+            lapse = found.seq if found is not None and has_lapsed(found) else 0
+            wanted = msgspec.structs.replace(wanted, lapse_revision=lapse)
             try:
                 return await self._store(wanted, expected=found.seq if found else 0)
             except UnknownOutcome as error:
@@ -206,7 +207,7 @@ class JetStreamLeases:
             holder=holder,
             attempt=attempt,
             revision=0,
-            stolen=False,
+            lapse_revision=0,
             trusted_until_s=trusted_until_s,
             acquired_at=at,
         )

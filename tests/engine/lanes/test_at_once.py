@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 
+import msgspec
 import pytest
 
 from engine.app.checks import Breaker
@@ -14,7 +17,7 @@ from engine.lanes.intake import wanted_of
 from engine.lanes.lane import RequestedEpisode
 from streams.errors import Unavailable
 from streams.layout import Stream
-from streams.memory import durable
+from streams.memory import durable, memory_ports
 from streams.model.events import EpisodeFinished, EpisodeOpened, EpisodeStarted, LaneMoved
 from streams.ports.domain_events import DomainEvent
 from tests.engine.crew import crew_of, evaluator_of, parts_of
@@ -40,6 +43,7 @@ from tests.engine.stage import (
     opening,
     running,
 )
+from tests.simulation.time import SimClock, simulate
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +153,34 @@ async def test_code_that_takes_too_long_takes_its_turn(ports):
     assert tries.count("x0") == 2
 
 
+def test_code_that_takes_its_time_to_stop_holds_up_no_other():
+    async def story():
+        clock, tries = SimClock(), []
+        ports = memory_ports(clock=clock)
+
+        async def stubborn(ctx, trigger):
+            tries.append(trigger.event_id)
+            if tries == ["x0"]:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await clock.sleep(4.0)
+            return ConvergeResult()
+
+        app = laned(stubborn, cluster=2)
+        async with running(app, ports, clock=clock):
+            await begun(ports)
+            await publish(ports, "x0")
+            while not tries:
+                await clock.sleep(0.001)
+            began_s = clock.monotonic_s()
+            await publish(ports, "x1")
+            await ended(ports, app, "x1")
+            return clock.monotonic_s() - began_s
+
+    assert simulate(story()) < 1.0
+
+
 # Limits and order.
 
 
@@ -242,6 +274,17 @@ async def asked_of(ports, app):
     cause = DomainEvent(id="x1", name=HAPPENED, payload={}, seq=1, at=CLOCK.now())
     asked = RequestedEpisode(opened=opened, wanted=wanted, cause=cause, seq=1)
     return parts_of(crew), asked
+
+
+async def test_what_had_to_begin_before_now_is_not_tried(ports):
+    """Its start tells that it is over."""
+    app, _, _ = mixed()
+    parts, asked = await asked_of(ports, app)
+    tries = AtOnce(parts, evaluator_of(parts.context), lambda: None)
+    assert tries.may_try(asked)
+    start_by = CLOCK.now() - timedelta(seconds=1)
+    late = replace(asked, opened=msgspec.structs.replace(asked.opened, start_by=start_by))
+    assert not tries.may_try(late)
 
 
 async def test_a_node_whose_lease_may_be_over_tries_nothing(ports):

@@ -50,13 +50,16 @@ class Scene:
         return await self.ports.log.append(subject, commit, after=seq)
 
     async def start(self, number: int, lease: Lease, *, attempt: int = 1) -> int:
-        """Append an opening and a start that the lease of its node covers."""
+        """Append an opening and a start that the lease of its node covers.
+
+        That node knows all claims by then.
+        """
         opened = replace(given.OPENED, episode_id=f"e{number}")
         started = replace(
             given.STARTED,
             node=lease.holder,
             attempt=attempt,
-            claim_revision=0,
+            claim_revision=self.freed.revision,
             node_lease_since=lease.acquired_at,
         )
         return await self.append(number, opened, started)
@@ -146,6 +149,25 @@ def test_the_lease_of_another_process_of_that_name_stands_for_nothing_of_the_for
         async with scene.at_work(scene.reactor()):
             await scene.start(1, former)
             await scene.clock.sleep(0.1)
+            assert await scene.called() == ["e1"]
+
+    play(story)
+
+
+def test_a_claim_that_lapsed_before_an_episode_began_is_no_claim_of_it():
+    """Of a node that died before its start was durable."""
+
+    async def story(scene):
+        async with scene.at_work(scene.reactor()):
+            await scene.ports.leases.acquire(
+                episode_claim(given.OPENED.actor_id, "e1"), holder="n0"
+            )
+            await scene.clock.sleep(2 * scene.ports.leases.ttl_s)
+            lease = await scene.lease()
+            await scene.clock.sleep(0.1)
+            await scene.start(1, lease)
+            await scene.ports.leases.complete(lease)
+            await scene.clock.sleep(LOOK_S)
             assert await scene.called() == ["e1"]
 
     play(story)
