@@ -172,7 +172,7 @@ def test_who_has_waited_long_enough_is_told_that_it_goes_on(standing, write_app)
         code = program.stop(signal.SIGINT)
 
     id_ = said.splitlines()[0]
-    assert code == 130
+    assert code == 130, program.said
     assert f"vigil: it goes on; `vigil episodes show {id_}` shows how far it is" in program.said
 
 
