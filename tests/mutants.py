@@ -5176,6 +5176,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_signals.py",
     ),
     Mutant(
+        "interrupt-is-no-failure",
+        "a command that fails because it was interrupted ends as interrupted",
+        never,
+        "tests/vigil/test_signals.py",
+    ),
+    Mutant(
         "interrupted-wait-told",
         "whoever stops waiting is told what goes on",
         uncaught,

@@ -50,6 +50,31 @@ def test_a_command_ends_on_an_interrupt_that_a_library_has_lost():
     assert done.stderr.endswith(b"KeyboardInterrupt\n")
 
 
+FAILS_AS_IT_IS_INTERRUPTED = """
+import asyncio, os, signal
+from vigil.asking.connect import run
+
+async def work():
+    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
+    try:
+        await asyncio.sleep(300)
+    finally:
+        raise OSError("the connection was closed")
+
+run(work())
+"""
+
+
+def test_a_command_that_fails_because_it_was_interrupted_was_interrupted():
+    done = subprocess.run(
+        [sys.executable, "-c", FAILS_AS_IT_IS_INTERRUPTED],
+        check=False,
+        timeout=60,
+        capture_output=True,
+    )
+    assert done.stderr.endswith(b"KeyboardInterrupt\n")
+
+
 def test_a_second_signal_ends_the_program_whatever_fails():
     done = subprocess.run([sys.executable, "-c", STUBBORN], check=False, timeout=20)
     assert done.returncode in {128 + signal.SIGTERM, 128 + signal.SIGINT}

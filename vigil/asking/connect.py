@@ -51,6 +51,9 @@ async def _until_it_ends(work: Coroutine[Any, Any, T]) -> T:
         while not task.done():
             await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
             task.cancel()  # guard: lost-cancellation-repeated
+        # What it fails with by then comes of the interrupt.
+        if not task.cancelled() and task.exception() is not None:  # guard: interrupt-is-no-failure
+            raise
     return await task
 
 
