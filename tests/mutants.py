@@ -121,7 +121,7 @@ SPENDING_STORE: Final = "tests/contracts/test_spending.py"
 OTHER_VALUES: Final = "tests/engine/functions/test_other_values.py"
 LISTENING: Final = "tests/engine/execution/test_answer_commands.py"
 OVERTAKEN: Final = "tests/engine/waits/test_overtaken.py"
-AT_ONCE: Final = "tests/engine/lanes/test_at_once.py"
+SINGLE_COMMIT: Final = "tests/engine/lanes/test_single_commit.py"
 BLOCKING_IN_TURN: Final = "tests/engine/waits/test_wait_in_lane.py"
 ANSWERING: Final = "tests/engine/waits/test_answer.py"
 FEEDS_OF_OTHERS: Final = "tests/contracts/test_feeds.py"
@@ -4421,25 +4421,25 @@ TABLE: Final[Sequence[Mutant]] = (
         "placeless-episode-one-commit",
         "lanes: an episode without a place writes nothing but all of it",
         never,
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "only-turn-tried",
         "lanes: only what has its turn runs at once",
         gives("placed"),
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "repeated-event-not-tried",
         "lanes: what comes again is opened before its code runs",
         without("0"),
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "breaker-end-not-tried",
         "lanes: an end that a breaker is told of has a place",
         never,
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "dropped-never-arrives-done",
@@ -4451,31 +4451,31 @@ TABLE: Final[Sequence[Mutant]] = (
         "no-try-without-lane-lease",
         "lanes: nothing runs at once where another node may lead",
         dropped,
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "tries-end-with-their-time",
         "lanes: a decision does not try one episode after the other for ever",
         never,
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "late-episode-not-tried",
         "lanes: what had to begin before now is not run at once",
         never,
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "stopping-code-holds-no-lane",
         "lanes: code that takes its time to stop holds up no other",
         becomes("60.0").at("0"),
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "placeless-end-untold",
         "lanes: the lane is not told of the end of what had no place",
         never,
-        AT_ONCE,
+        SINGLE_COMMIT,
     ),
     Mutant(
         "begun-not-placed",

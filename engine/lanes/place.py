@@ -1,8 +1,8 @@
 """Decides the next commit of a lane, and opens the episodes that it places before it is written.
 
 The decision comes first, so that no episode is opened without a place; it is repeated if some of
-the episodes turn out to have run already. Those whose turn it is are run first (`at_once.py`): only
-those that have not ended then are opened, and all that wait behind them.
+the episodes turn out to have run already. Those whose turn it is are run first
+(`single_commit.py`): only those that have not ended then are opened, and all that wait behind them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from engine.dead_letters.write import DeadLetterWriter, unopened
 from engine.episodes.open import open_episode
 from engine.lanes import lane as lane_rules
-from engine.lanes.at_once import AtOnce
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Lane, LaneInputs, Limits, RequestedEpisode
+from engine.lanes.single_commit import SingleCommitRunner
 from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import TooLarge, Unwritable
 from streams.model.events import LaneEvent, LaneMoved
@@ -48,7 +48,7 @@ class RoundPlanner:
     evaluator: TriggerEvaluator
     dead_letters: DeadLetterWriter
     effects: LaneEffects
-    at_once: AtOnce
+    runner: SingleCommitRunner
 
     async def decide(
         self,
@@ -62,7 +62,7 @@ class RoundPlanner:
         wanting = self._wanting(lane, asked, left=seen.left)
         # What has left its place in the same moment may have ended since it asked for another one.
         sure = (id_ for id_, each in wanting.items() if each.is_open and id_ not in seen.left)
-        is_open, until_s = dict.fromkeys(sure, True), self.at_once.deadline_s()
+        is_open, until_s = dict.fromkeys(sure, True), self.runner.deadline_s()
         while True:
             wanted = [each.wanted for each in wanting.values()]
             events = lane_rules.decide(lane, replace(seen, wanted=wanted), limits)
@@ -105,8 +105,8 @@ class RoundPlanner:
         admitted = {episode_id for moved in decision.moves for episode_id in moved.admitted}
         turns = [each for each in placed if each in admitted]  # guard: only-turn-tried
         unknown = (asked[id_] for id_ in turns if id_ not in is_open)
-        if tried := [each for each in unknown if self.at_once.may_try(each)]:
-            ended = await self.at_once.run(tried, until_s=until_s)
+        if tried := [each for each in unknown if self.runner.may_try(each)]:
+            ended = await self.runner.run(tried, until_s=until_s)
             found = zip(tried, ended, strict=True)
             return {each.opened.episode_id: None if done else False for each, done in found}
         dropped = [episode_id for moved in decision.moves for episode_id in moved.dropped]

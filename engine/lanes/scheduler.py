@@ -25,7 +25,6 @@ from engine.episodes.breakers.store import Breakers
 from engine.episodes.events import OVERFLOW
 from engine.execution.parts import ActorParts
 from engine.lanes import lane as lane_rules
-from engine.lanes.at_once import AtOnce
 from engine.lanes.effects import LaneEffects, no_place
 from engine.lanes.intake import (
     EPISODES_MAX,
@@ -37,6 +36,7 @@ from engine.lanes.intake import (
 )
 from engine.lanes.lane import EMPTY, Lane, LaneInputs, Limits, capacity_of
 from engine.lanes.place import RoundDecision, RoundPlanner
+from engine.lanes.single_commit import SingleCommitRunner
 from engine.lanes.store import LaneStore, read_lane
 from engine.runtime.consumer import WAIT_S, Service
 from engine.runtime.context import ActorContext
@@ -116,8 +116,8 @@ class Term:
         self.context = context
         self._store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
         self._effects = LaneEffects(context, self.evaluator.breakers)
-        at_once = AtOnce(self.parts, self.evaluator, self.check_lease)
-        self._planner = RoundPlanner(self.evaluator, dead_letters, self._effects, at_once)
+        runner = SingleCommitRunner(self.parts, self.evaluator, self.check_lease)
+        self._planner = RoundPlanner(self.evaluator, dead_letters, self._effects, runner)
         self._input = LaneInput(
             evaluator=self.evaluator,
             dead_letters=dead_letters,

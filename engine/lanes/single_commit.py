@@ -35,7 +35,7 @@ from streams.tracing import context_of
 IN_FLIGHT_MAX: Final = 64
 """Episodes of one actor that are tried at a time."""
 
-AT_ONCE_S: Final = 0.05
+TRIES_S: Final = 0.05
 """How long code may take to come to its end, for all tries of one decision, in seconds: the lane
 decides nothing else meanwhile. What takes longer gains nothing by one commit less.
 """
@@ -63,7 +63,7 @@ class TriedCause:
 
 
 @dataclass
-class AtOnce:
+class SingleCommitRunner:
     """Tries new episodes of one actor, in one term of its scheduler."""
 
     parts: ActorParts
@@ -75,7 +75,7 @@ class AtOnce:
 
     def deadline_s(self) -> float:
         """Return until when what is decided on now may be tried, on the monotonic clock."""
-        return self.parts.context.clock.monotonic_s() + AT_ONCE_S
+        return self.parts.context.clock.monotonic_s() + TRIES_S
 
     def may_try(self, asked: RequestedEpisode) -> bool:
         """Return whether to try an episode that has no place yet; one that is not is counted."""

@@ -11,10 +11,10 @@ import pytest
 
 from engine.app.checks import Breaker
 from engine.app.strategy import ConvergeResult
-from engine.lanes import at_once
-from engine.lanes.at_once import AtOnce
+from engine.lanes import single_commit
 from engine.lanes.intake import wanted_of
 from engine.lanes.lane import RequestedEpisode
+from engine.lanes.single_commit import SingleCommitRunner
 from streams.errors import Unavailable
 from streams.layout import Stream
 from streams.memory import durable, memory_ports
@@ -119,7 +119,7 @@ async def test_an_episode_with_steps_gets_its_place_and_its_code_has_run_in_vain
 
 
 async def test_who_takes_steps_again_and_again_is_tried_no_more(ports, monkeypatch):
-    monkeypatch.setattr(at_once, "TRIED_EVERY", 8)
+    monkeypatch.setattr(single_commit, "TRIED_EVERY", 8)
     app, strategy, _ = mixed(cluster=1)
     names = [f"x{number}" for number in range(12)]
     async with running(app, ports):
@@ -280,7 +280,7 @@ async def test_what_had_to_begin_before_now_is_not_tried(ports):
     """Its start tells that it is over."""
     app, _, _ = mixed()
     parts, asked = await asked_of(ports, app)
-    tries = AtOnce(parts, evaluator_of(parts.context), lambda: None)
+    tries = SingleCommitRunner(parts, evaluator_of(parts.context), lambda: None)
     assert tries.may_try(asked)
     start_by = CLOCK.now() - timedelta(seconds=1)
     late = replace(asked, opened=msgspec.structs.replace(asked.opened, start_by=start_by))
@@ -294,7 +294,7 @@ async def test_a_node_whose_lease_may_be_over_tries_nothing(ports):
     def lost():
         raise Unavailable("lane.worker", detail="its lease may be over")
 
-    tries = AtOnce(parts, evaluator_of(parts.context), lost)
+    tries = SingleCommitRunner(parts, evaluator_of(parts.context), lost)
     with pytest.raises(Unavailable):
         await tries.run([asked], until_s=tries.deadline_s())
     assert strategy.begun == []
@@ -303,7 +303,7 @@ async def test_a_node_whose_lease_may_be_over_tries_nothing(ports):
 async def test_what_is_left_when_the_time_of_a_decision_is_over_is_not_tried(ports):
     app, strategy, _ = mixed()
     parts, asked = await asked_of(ports, app)
-    tries = AtOnce(parts, evaluator_of(parts.context), lambda: None)
+    tries = SingleCommitRunner(parts, evaluator_of(parts.context), lambda: None)
     assert await tries.run([asked], until_s=CLOCK.monotonic_s()) == [False]
     assert strategy.begun == []
     assert await tries.run([asked], until_s=tries.deadline_s()) == [True]
