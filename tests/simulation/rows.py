@@ -52,6 +52,9 @@ _LATER: Final = (
 _FIRST: Final = ("started_at", "first_node", "model")
 """Columns of an episode that stay as they are once they say something."""
 
+_FIRST_OF_INSTANCE: Final = ("stopping_at", "compensating_at")
+"""The same of an instance of a workflow."""
+
 _WHOLE: Final = (
     ("status", ("blocked_by",)),
     ("resolution", ("decided_by", "decided_reason", "decision_id")),
@@ -178,7 +181,13 @@ def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -
         return earlier | row
     if statement == workflows.ADVANCE and row["status"] is not None:
         return earlier | _said(row) | {name: row[name] for name in _LAST_OF_ITEM}
+    if statement == workflows.ADVANCE_INSTANCE:
+        return earlier | _said(row) | _kept(earlier, _FIRST_OF_INSTANCE)
     return earlier | _said(row) | _MADE.get(statement.name, {})
+
+
+def _kept(earlier: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: earlier[name] for name in names if earlier.get(name)}
 
 
 def _said(row: dict[str, Any]) -> dict[str, Any]:
@@ -192,8 +201,7 @@ def _said(row: dict[str, Any]) -> dict[str, Any]:
 def _advanced(row: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     turns, tokens = said.pop("turns_added"), said.pop("tokens_added")
     takeovers, if_running = said.pop("takeovers_added"), said.pop("is_takeover_if_running")
-    kept = {name: row[name] for name in _FIRST if row.get(name)}
-    advanced = {**row, **said, **kept}
+    advanced = {**row, **said, **_kept(row, _FIRST)}
     advanced["metadata"] = {**(row.get("metadata") or {}), **(said.get("metadata") or {})} or None
     advanced["turns_used"] += turns
     advanced["tokens_used"] += tokens
