@@ -26,6 +26,13 @@ class MemoryObjects:
         self._objects[digest], self._put_at[digest] = data, self._clock.now()
         return digest
 
+    async def renew(self, digest: str) -> bool:
+        """See `ObjectStore.renew`."""
+        if await self.get(digest) is None:
+            return False
+        self._put_at[digest] = self._clock.now()
+        return True
+
     async def get(self, digest: str) -> bytes | None:
         """See `ObjectStore.get`."""
         put_at = self._put_at.get(digest)

@@ -3,7 +3,7 @@
 What is too large for one message is put here before the message that names it is written. Its
 digest shows whether what comes back is what was put.
 
-    (absent) ──put──▶ kept ──its age is over, unless it is put again─▶ (absent)
+    (absent) ──put──▶ kept ──its age is over, unless it is put again or renewed─▶ (absent)
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ at most ten times within its time, however often it is put."""
 KEPT_SHARE: Final = 1 - REUSED_SHARE
 """An object is kept for at least this share of its time."""
 
+RENEWED_SHARE: Final = 0.5
+"""What is renewed is stored again if more than this share of its time is over: so it is stored
+twice within its time at most, and nobody has to renew it more often than that."""
+
 
 class ObjectStore(Protocol):
     """Bytes by digest. A stack has one."""
@@ -37,6 +41,17 @@ class ObjectStore(Protocol):
         least nine tenths of the store's time.
 
         Raises:
+            UnknownOutcome, Unavailable: the server was away or refused. It may be kept.
+        """
+
+    async def renew(self, digest: str) -> bool:
+        """Keep what is under `digest` for at least half of the store's time from now on.
+
+        Return whether it is there; False: nothing was put, or its time is over. Repeating it is
+        safe, and what is encrypted stays as it is.
+
+        Raises:
+            DamagedObject: what is stored there is something else.
             UnknownOutcome, Unavailable: the server was away or refused. It may be kept.
         """
 

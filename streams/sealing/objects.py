@@ -37,6 +37,10 @@ class SealedObjects:
             data = MAGIC + msgspec.json.encode(await self._seals.seal(data, name))
         return await self._objects.put(data, about=about)
 
+    async def renew(self, digest: str) -> bool:
+        """See `ObjectStore.renew`: it stays as it is, encrypted or not."""
+        return await self._objects.renew(digest)
+
     async def get(self, digest: str) -> bytes | None:
         """See `ObjectStore.get`; of what is erased, `{"$erased": true}`."""
         data = await self._objects.get(digest)

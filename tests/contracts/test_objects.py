@@ -46,3 +46,13 @@ async def test_each_has_a_place_of_its_own(ports):
     one, other = await asyncio.gather(ports.objects.put(b"one"), ports.objects.put(b"other"))
     assert await ports.objects.get(one) == b"one"
     assert await ports.objects.get(other) == b"other"
+
+
+async def test_what_is_renewed_stays_as_it_was(ports):
+    digest = await ports.objects.put(b"same")
+    assert await ports.objects.renew(digest)
+    assert await ports.objects.get(digest) == b"same"
+
+
+async def test_what_is_not_there_cannot_be_renewed(ports):
+    assert not await ports.objects.renew(sha256(b"").hexdigest())

@@ -860,6 +860,10 @@ class WiredObjects:
         objects = self.wire.servers.ports.objects
         return await self.wire.surely("put an object", lambda: done(objects.put(data)))
 
+    async def renew(self, digest: str) -> bool:
+        objects = self.wire.servers.ports.objects
+        return await self.wire.surely(f"renew {digest}", lambda: done(objects.renew(digest)))
+
     async def get(self, digest: str) -> bytes | None:
         objects = self.wire.servers.ports.objects
         return await self.wire.request(f"get {digest}", lambda: done(objects.get(digest)))

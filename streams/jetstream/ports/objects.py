@@ -14,10 +14,10 @@ stand still for seconds when a server is lost.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -29,7 +29,9 @@ from streams.jetstream.messages.publish import Patience, Publisher, Write
 from streams.jetstream.messages.stored import Stored
 from streams.jetstream.ports.configs import NS_PER_S, chunk_subject, info_subject, object_stream
 from streams.json import UNDECODABLE
-from streams.ports.objects import KEPT_SHARE, REUSED_SHARE, digest_of
+from streams.ports.objects import KEPT_SHARE, RENEWED_SHARE, REUSED_SHARE, digest_of
+
+T = TypeVar("T")
 
 CHUNK_BYTES: Final = 512 * 1024
 """Size of a chunk: a server takes messages of 1 MiB by default, and may sync each. Measured with
@@ -65,15 +67,12 @@ class JetStreamObjects:
     async def put(self, data: bytes, *, about: str = "") -> str:  # noqa: ARG002 - of ports above
         """See `ObjectStore.put`."""
         digest = digest_of(data)
-        patience = Patience(self._link, f"object {digest}")
-        while True:
-            try:
-                if not await self._is_kept(digest):  # guard: equal-results-stored-once
-                    await self._upload(digest, data)
-            except Unavailable as error:
-                await patience.after(error)
-            else:
-                return digest
+        await self._surely(digest, lambda: self._put(digest, data))
+        return digest
+
+    async def renew(self, digest: str) -> bool:
+        """See `ObjectStore.renew`."""
+        return await self._surely(digest, lambda: self._renew(digest))
 
     async def get(self, digest: str) -> bytes | None:
         """See `ObjectStore.get`."""
@@ -92,6 +91,31 @@ class JetStreamObjects:
         if await self._share_over(info) > KEPT_SHARE:  # The oldest chunks go first.
             return None
         raise DamagedObject(digest)
+
+    async def _surely(self, digest: str, work: Callable[[], Awaitable[T]]) -> T:
+        patience = Patience(self._link, f"object {digest}")
+        while True:
+            try:
+                return await work()
+            except Unavailable as error:
+                await patience.after(error)
+
+    async def _put(self, digest: str, data: bytes) -> None:
+        if not await self._is_kept(digest):  # guard: equal-results-stored-once
+            await self._upload(digest, data)
+
+    async def _renew(self, digest: str) -> bool:
+        info = await self._info(digest)
+        if info is None:
+            return False
+        # guard: young-object-not-renewed
+        if await self._share_over(info) <= RENEWED_SHARE:
+            return True
+        data = await self.get(digest)
+        if data is None:
+            return False
+        await self._upload(digest, data)
+        return True
 
     async def _is_kept(self, digest: str) -> bool:
         try:

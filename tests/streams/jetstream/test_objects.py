@@ -83,6 +83,41 @@ async def test_what_would_soon_be_gone_is_stored_again_and_stays(nats, stack, co
         assert await objects.get(digest) == DATA
 
 
+async def test_what_is_renewed_is_stored_again_once_half_of_its_time_is_over(nats, stack, context):
+    clock = Later()
+    async with objects_of(nats, stack, clock, days=90.0) as objects:
+        digest = await objects.put(DATA)
+        clock.ahead = timedelta(days=44)
+        assert await objects.renew(digest)
+        assert await chunks_of(context, stack) == 3
+        clock.ahead = timedelta(days=46)
+        assert await objects.renew(digest)
+        assert await chunks_of(context, stack) == 6
+        assert await objects.get(digest) == DATA
+
+
+async def test_what_is_renewed_outlives_its_time_on_the_server(nats, stack):
+    async with objects_of(nats, stack, days=2 / DAY_S) as objects:
+        renewed, other = await objects.put(DATA), await objects.put(b"other")
+
+        async def other_is_gone():
+            assert await objects.renew(renewed)
+            return await objects.get(other) is None
+
+        await eventually(other_is_gone)
+        assert await objects.get(renewed) == DATA
+
+
+async def test_what_is_damaged_cannot_be_renewed(nats, stack, context):
+    clock = Later()
+    async with objects_of(nats, stack, clock, days=90.0) as objects:
+        digest = await objects.put(DATA)
+        await context.delete_msg(f"OBJ_{stack.object_store()}", 2)
+        clock.ahead = timedelta(days=60)
+        with pytest.raises(DamagedObject, match=digest):
+            await objects.renew(digest)
+
+
 async def test_an_object_goes_when_its_time_is_over(nats, stack):
     async with objects_of(nats, stack, days=0.5 / DAY_S) as objects:
         digest = await objects.put(DATA)
