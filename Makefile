@@ -60,9 +60,9 @@ nightly: $(READY) ## Run every test at its longest: those that make test leaves 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --quiet $(CHECKED)
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist worksteal $(CHECKED)
 	$(BIN)/python tests/tidy/sizes.py
 
 alone: $(READY) ## Run each file of tests by itself, and say what processor time it takes; PATHS, SINCE
