@@ -35,6 +35,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            spending.stack.<window>                     what all actors have
            streams                                     a copy of the registry's
            retention                                   when old things were last let go, and which
+           results                                     which large results are kept for longer
 
 Cooldowns, breakers, ends, overlaps, workflows, parked episodes, what was published and what was
 spent follow from the log, and are made anew from it where the gates are lost.
@@ -92,6 +93,9 @@ LAYOUT_CLAIM: Final = "layout"
 RETENTION: Final = "retention"
 """The lease for letting go what is old; the key of when that was last done; and that of how long
 things are kept, which actors may say for themselves."""
+
+KEPT_RESULTS: Final = "results"
+"""The key of which large results are kept for longer than the object store does by itself."""
 
 CUTS: Final = "cuts"
 """The key of the times that things which ended before are gone from the tables."""

@@ -87,6 +87,7 @@ REACTING: Final = "tests/engine/reactor/test_reactor.py"
 ORDERING: Final = "tests/engine/orders/test_store.py"
 DECLARED_RETENTION: Final = "tests/engine/app/test_retention.py"
 RETENTION_RULES: Final = "tests/engine/retention/test_rules.py"
+KEEP_RESULTS: Final = "tests/engine/retention/test_keep_results.py"
 PRUNED_ROWS: Final = "tests/projections/test_prune.py"
 ROOM: Final = "tests/projections/test_compact.py"
 RETENTION_WORKER: Final = "tests/engine/retention/test_worker.py"
@@ -9597,6 +9598,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "equal-results-stored-once", "large results: equal ones are stored once", always, OBJECTS
     ),
     Mutant(
+        "young-object-not-renewed",
+        "large results: what was put lately is not stored again",
+        never,
+        OBJECTS,
+    ),
+    Mutant(
         "storing-needs-the-right",
         "large results: a node without the right to store them does not start",
         dropped,
@@ -11795,6 +11802,54 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("self.stack.get(what.value)"),
         RETENTION_RULES,
     ),
+    Mutant(
+        "asked-anew-read-anew",
+        "large results: who asks for something else has the journal read again",
+        returns("known"),
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "held-results-stay",
+        "large results: those of what people hold stay",
+        never,
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "results-stay-for-their-time",
+        "large results: they stay for as long as their actor says",
+        never,
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "shared-result-stays-longest",
+        "large results: what several refer to stays for the longest",
+        gives("until"),
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "old-results-go",
+        "large results: what need not stay goes",
+        gives("kept.until"),
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "results-kept-if-asked",
+        "large results: the journal is read if anybody keeps them",
+        never,
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "new-journal-read-anew",
+        "large results: a journal that is made anew is read from its beginning",
+        gives("known.seq"),
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "holds-want-a-run",
+        "large results: a hold alone has what is old looked at",
+        returns("False"),
+        "tests/engine/retention/test_worker.py",
+    ),
     Mutant("held-stays", "retention: what is held does not go", gives("[]"), RETENTION_RULES),
     Mutant(
         "cut-never-recedes",
@@ -12067,6 +12122,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant("young-letter-stays", "dead letters: one settled lately stays", never, DEAD_PURGE),
     Mutant("letter-with-a-row-stays", "dead letters: one with a row stays", never, DEAD_PURGE),
     Mutant("held-letter-stays", "dead letters: one that is held stays", returns("()"), DEAD_PURGE),
+    Mutant(
+        "kept-results-stay-told",
+        "doctor: large results that actors keep for longer do not go early",
+        gives("days"),
+        "tests/vigil/test_growth.py",
+    ),
     Mutant(
         "early-results-told",
         "doctor: large results that go before their episodes are told",

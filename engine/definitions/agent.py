@@ -443,6 +443,7 @@ class RetentionDefinition(Strict):
     failed: str | None = None
     findings: str | None = None
     outputs: str | None = None
+    results: str | None = None
 
     def made(self) -> Retention:
         """Return it as code has it."""

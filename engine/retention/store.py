@@ -53,11 +53,17 @@ async def read_state(ports: Ports, *, clock: Clock) -> RetentionState:
 
 
 async def is_wanted(ports: Ports, *, clock: Clock) -> bool:
-    """Return whether anything is to go, in one request where nobody has ever said so."""
-    keys = [each for each in await _keys(ports) if each.partition(".")[0] == RETENTION]
+    """Return whether anything is to go or is held, in one request if nobody has ever said so."""
+    keys = [each for each in await _keys(ports) if each.partition(".")[0] in (RETENTION, HOLDS)]
     read = partial(_read, ports, clock)
     orders = await gather_bounded(read, keys, in_flight_max=READS_IN_FLIGHT_MAX)
-    return any(isinstance(each, RetentionOrder) and each.kept_s for each in orders)
+    return any(_asks(each) for each in orders)
+
+
+def _asks(order: Order) -> bool:
+    if isinstance(order, HoldOrder):
+        return not order.is_over  # guard: holds-want-a-run
+    return isinstance(order, RetentionOrder) and bool(order.kept_s)
 
 
 async def declare(

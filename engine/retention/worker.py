@@ -20,6 +20,7 @@ import structlog
 from engine import telemetry
 from engine.app.actor import Actor
 from engine.retention.cut_rows import CutRows
+from engine.retention.keep_results import KeepResults
 from engine.retention.rules import is_due
 from engine.retention.step import RetentionRun, RetentionStep, StepReport
 from engine.retention.store import declare, is_wanted, read_state
@@ -38,7 +39,7 @@ EVERY_S: Final = 3_600.0
 LOOK_S: Final = 60.0
 """Between two looks of a node, in seconds: has it other actors, is a run due?"""
 
-STEPS: Final[Sequence[RetentionStep]] = (CutRows(),)
+STEPS: Final[Sequence[RetentionStep]] = (CutRows(), KeepResults())
 """What a run does, in this order."""
 
 log = structlog.get_logger("vigil.retention")

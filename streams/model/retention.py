@@ -23,6 +23,8 @@ class RetentionField(StrEnum):
     """Rows of raises of findings that are over."""
     OUTPUTS = "outputs"
     """Rows of outputs that were delivered, or never will be."""
+    RESULTS = "results"
+    """Large results of ended episodes, and what their models were asked."""
     DEAD_LETTERS = "dead_letters"
     """Rows of dead letters that were requeued or discarded."""
     EVENTS = "events"
@@ -47,6 +49,7 @@ OF_ACTORS: Final = (
     RetentionField.FAILED,
     RetentionField.FINDINGS,
     RetentionField.OUTPUTS,
+    RetentionField.RESULTS,
 )
 """What an actor may keep for another time than its stack does."""
 
@@ -75,7 +78,7 @@ class HoldKind(StrEnum):
 class Retention(Struct, frozen=True, kw_only=True):
     """How long things are kept after they have ended, such as `Retention(done="30d")`.
 
-    What has not ended is never touched, nor what people hold. None: for ever.
+    What has not ended is never touched, nor what people hold. None: for ever, but for `results`.
     """
 
     done: Time = None
@@ -88,6 +91,9 @@ class Retention(Struct, frozen=True, kw_only=True):
     """Rows of raises of findings that are cleared, expired or superseded, with their history."""
     outputs: Time = None
     """Rows of outputs that are delivered, failed, rejected or canceled, with their history."""
+    results: Time = None
+    """Large results of ended episodes, and what their models were asked: at least for so long, and
+    those of what is open stay. None: for the days of the object store after their last use."""
     dead_letters: Time = None
     """Rows of dead letters that were requeued or discarded. Of a stack only."""
     events: Time = None

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.retention.rules import KeptTimes
+from engine.retention.rules import DAY_S, KeptTimes
 from engine.retention.step import StepReport
 from engine.retention.worker import EVERY_S, RunReport
 from projections.postgres.prune import OldRows
@@ -22,7 +22,7 @@ from vigil.asking.repairs.growth import (
 )
 
 NOW = EPOCH + timedelta(days=9)
-TIMES = KeptTimes({"done": 86_400})
+TIMES = KeptTimes({"done": DAY_S})
 
 
 def ran(*, ago=timedelta(), problem=""):
@@ -39,19 +39,23 @@ def test_where_everything_is_kept_for_ever_nothing_has_to_run():
 
 
 @pytest.mark.parametrize(
-    ("times", "is_held", "says"),
+    ("times", "days"),
     [
-        (KeptTimes(), False, None),
-        (KeptTimes({"done": 90 * 86_400}), False, None),
-        (KeptTimes({"done": 86_400, "failed": 180 * 86_400}), False, "some episodes stay 180"),
-        (KeptTimes({}, {"audit": {"done": 91 * 86_400}}), False, "some episodes stay 91"),
-        (KeptTimes(), True, "what is held stays"),
+        (KeptTimes(), None),
+        (KeptTimes({"done": 90 * DAY_S}), None),
+        (KeptTimes({"done": DAY_S, "failed": 180 * DAY_S}), (90, 180)),
+        (KeptTimes({}, {"audit": {"done": 91 * DAY_S}}), (90, 91)),
+        (KeptTimes({"done": 180 * DAY_S, "results": 180 * DAY_S}), None),
+        (KeptTimes({"done": 180 * DAY_S}, {"a": {"results": 180 * DAY_S}}), (90, 180)),
+        (KeptTimes({"done": 180 * DAY_S, "results": 120 * DAY_S}), (120, 180)),
     ],
 )
-def test_large_results_that_go_before_their_episodes_are_told(times, is_held, says):
-    told = of_results(times, is_held=is_held, days=90)
-    assert (told is None) is (says is None)
-    assert says is None or f"go after 90 days, while {says}" in told.says
+def test_large_results_that_go_before_their_episodes_are_told(times, days):
+    told = of_results(times, days=90)
+    assert (told is None) is (days is None)
+    if days is not None:
+        results, episodes = days
+        assert f"go after {results} days, while some episodes stay {episodes}" in told.says
 
 
 def test_what_is_over_due_and_what_stays_is_told():

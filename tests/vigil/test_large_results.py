@@ -113,7 +113,7 @@ def killed_while_it_looks(connected: Vigil, node, form: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["function", "class"])
-def test_a_large_result_is_kept_replayed_and_shown_by_its_size(
+def test_a_large_result_is_kept_replayed_shown_by_its_size_and_held(
     connected, node, calls, tmp_path, form
 ):
     id_ = killed_while_it_looks(connected, node, form)
@@ -122,6 +122,9 @@ def test_a_large_result_is_kept_replayed_and_shown_by_its_size(
         ended = connected.wait_for(
             "episodes", "show", id_, until=lambda row: row["status"] not in ("running", "queued")
         )
+        assert connected.run("retention", "hold", "add", "episode", id_).returncode == 0
+        steps = {each["step"]: each for each in connected.ask("retention", "run")["steps"]}
+        assert steps["large results"]["held"] == {"holds": 2}
     assert (ended["status"], ended["summary"]) == ("done", "[5242880, 2, 4]"), ended
     assert (ended["attempts"], calls()) == (2, ["download", "secrets", "look", "look"])
 

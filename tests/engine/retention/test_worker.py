@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from engine.app.actor import Actor
+from engine.orders.store import give_order
 from engine.retention.step import StepReport
 from engine.retention.store import read_state
 from engine.retention.worker import (
@@ -19,7 +20,8 @@ from engine.runtime.leases import Keeper
 from streams.clock import SystemClock
 from streams.errors import LeaseLost, Unavailable
 from streams.keys import RETENTION
-from streams.model.retention import Retention
+from streams.model.events import HoldAdded, HoldRemoved
+from streams.model.retention import HoldKind, Retention
 from tests.spec import EPOCH
 
 DAY_S = 86_400
@@ -100,6 +102,18 @@ async def test_nothing_runs_where_everything_is_kept_for_ever(ports, clock):
     step = Counting()
     assert await worker(ports, clock, steps=[step]).look() is None
     assert (step.runs, await last_run(ports.gates)) == ([], None)
+
+
+async def test_a_run_is_made_where_people_hold_something(ports, clock):
+    step = Counting()
+    node = worker(ports, clock, steps=[step])
+    hold = HoldAdded(kind=HoldKind.ACTOR, held="a", by="ann")
+    await give_order(ports, hold, clock=clock)
+    await node.look()
+    clock.move(EVERY_S)
+    await give_order(ports, HoldRemoved(kind=HoldKind.ACTOR, held="a", by="ann"), clock=clock)
+    await node.look()
+    assert len(step.runs) == 1
 
 
 async def test_a_run_is_made_every_hour_by_one_of_the_nodes(ports, clock):

@@ -388,9 +388,7 @@ async def _look_at_growth(config: Config) -> list[DoctorCheck]:
     async with connected(config, creates=False, is_reading=True) as ports:
         state, last = await read_state(ports, clock=_CLOCK), await last_run(ports.gates)
     now = _CLOCK.now()
-    results = growth.of_results(
-        state.times, is_held=bool(state.hold_orders), days=config.settings.results_days
-    )
+    results = growth.of_results(state.times, days=config.settings.results_days)
     told = [] if results is None else [_told("large results", results)]
     try:
         async with pooled(config) as pool:

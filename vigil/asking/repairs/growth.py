@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.retention.rules import KeptTimes
+from engine.retention.rules import DAY_S, KeptTimes
 from engine.retention.worker import EVERY_S, RunReport
 from projections.postgres.prune import OldRows
 from streams.jetstream import StreamReport
@@ -30,7 +30,7 @@ GROWN: Final = ("journal", "state", "events", "dead", "blobs")
 
 _OF_NO_RUN: Final = "See that a node runs; or do it now: `vigil retention run`."
 _OF_FAILURE: Final = "Do what it says; the next run does what is left."
-_OF_RESULTS: Final = "Keep them longer: VIGIL_RESULTS_DAYS of every node."
+_OF_RESULTS: Final = "Keep them longer: `results` of `[retention]` in vigil.toml, or of the actor."
 _OF_FULL: Final = "Raise its limit, or keep less: `[retention]` of vigil.toml."
 
 
@@ -75,24 +75,37 @@ def of_retention(
     return GrowthVerdict(status="ok", says=says)
 
 
-def of_results(times: KeptTimes, *, is_held: bool, days: float) -> GrowthVerdict | None:
+def of_results(times: KeptTimes, *, days: float) -> GrowthVerdict | None:
     """Return whether large results go earlier than what they are of; None: not that anybody said.
 
-    Args:
-        is_held: whether people hold anything.
-        days: how long large results are kept.
+    `days`: how long the object store keeps them by itself.
     """
-    kept_s = [
-        each.get(what.value, 0)
-        for each in (times.stack, *times.actors.values())
-        for what in (RetentionField.DONE, RetentionField.FAILED)
-    ]
-    longest = timedelta(seconds=max(kept_s))
-    if longest <= timedelta(days=days) and not is_held:  # guard: early-results-told
+    early = [each for actor in ("", *times.actors) if (each := _early_results(times, actor, days))]
+    if not early:  # guard: early-results-told
         return None
-    what = "what is held stays" if is_held else f"some episodes stay {longest / DAY:g}"
-    says = f"go after {days:g} days, while {what}: it can be shown then, and not replayed"
+    worst = max(early, key=lambda each: each.episodes_days - each.results_days)
+    says = (
+        f"go after {worst.results_days:g} days, while some episodes stay {worst.episodes_days:g}:"
+        " they can be shown then, and not replayed"
+    )
     return GrowthVerdict(status="note", says=says, remedy=_OF_RESULTS)
+
+
+class _Early(NamedTuple):
+    """That large results of an actor go before its episodes."""
+
+    results_days: float
+    episodes_days: float
+
+
+def _early_results(times: KeptTimes, actor: str, days: float) -> _Early | None:
+    episodes_s = max(
+        times.of(what, actor) or 0 for what in (RetentionField.DONE, RetentionField.FAILED)
+    )
+    # guard: kept-results-stay-told
+    results_days = max(days, (times.of(RetentionField.RESULTS, actor) or 0) / DAY_S)
+    episodes_days = episodes_s / DAY_S
+    return _Early(results_days, episodes_days) if episodes_days > results_days else None
 
 
 def of_stream_growth(report: StreamReport) -> GrowthVerdict | None:
