@@ -52,6 +52,10 @@ class ResultsNoted(msgspec.Struct, frozen=True, kw_only=True):
     asked: str
     at: datetime
 
+    def is_due(self, now: datetime, *, asked: str) -> bool:
+        """Return whether it is time again, or something else is asked."""
+        return self.asked != asked or is_due(self.at, now=now, every_s=EVERY_S)
+
 
 class KeepResults:
     """Large results, and what models were asked."""
@@ -64,9 +68,8 @@ class KeepResults:
             return StepReport(step=self.name, says="go by their age; nobody keeps them for longer")
         noted = await _noted(run.ports)
         kept = begin(await _known(run.ports, noted), run.state)
-        if noted is not None and noted.asked == kept.asked and not run.is_dry:
-            if not is_due(noted.at, now=run.now, every_s=EVERY_S):
-                return StepReport(step=self.name, says=f"renewed at {noted.at:%F %H:%M}")
+        if noted is not None and not run.is_dry and not noted.is_due(run.now, asked=kept.asked):
+            return StepReport(step=self.name, says=f"renewed at {noted.at:%F %H:%M}")
         stack = run.ports.stack
         for partition in stack.partitions_of(Stream.JOURNAL):
             await _read(run, kept, partition)
