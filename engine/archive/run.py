@@ -20,6 +20,7 @@ import msgspec
 
 from engine.archive.drop import DropReport, SegmentDrop
 from engine.archive.floor import (
+    SKEW,
     Bound,
     FloorHold,
     bound_of_lives,
@@ -39,7 +40,7 @@ from streams.archive.segment import Manifest, SegmentBuilder, SegmentLimits
 from streams.clock import Clock
 from streams.errors import DamagedSegment, LeaseLost, OtherArchive, Unavailable
 from streams.keys import ARCHIVE_CLAIM, ARCHIVED
-from streams.layout import Stream
+from streams.layout import FOLLOWED, Stream
 from streams.model.losses import KnownPast, StreamState
 from streams.noted import noted
 from streams.ports.all import Ports
@@ -373,14 +374,33 @@ class _Run:
         if self.rows is None or self.rows.positions:  # guard: archive-rows-hold
             known = 0 if self.rows is None else self.rows.positions.get(here.part, 0)
             bounds.append(bound_of_position(known, FloorHold.ROWS))
-        # guard: archive-reactor-holds
-        position = await Position.read(self.ports, here.part)
-        bounds.append(bound_of_position(position.written.seq, FloorHold.REACTOR))
+        if await self._is_behind():  # guard: archive-reactor-holds
+            bounds.append(bound_of_position(0, FloorHold.REACTOR))
         if (held := here.held) is not None:  # guard: held-stays-in-journal
             about, since = held.subject, held.commit.at
             bounds.append(Bound(seq=held.seq, hold=FloorHold.LEGAL, about=about, since=since))
         bounds += await self._gone_on(here, below=floor_of(bounds).seq)
         return floor_of(bounds)
+
+    async def _is_behind(self) -> bool:
+        """Return whether something is not followed up that is as old as what is purged.
+
+        What follows from a commit may need the beginning of its episode, or of the one that has
+        caused it. Whatever is younger is about episodes that were open at the end of the archive.
+        """
+        young = self.now - timedelta(seconds=self.plan.hot_s) + SKEW
+        stack = self.ports.stack
+        parts = [stack.part(each, nth) for each in FOLLOWED for nth in stack.partitions_of(each)]
+        for part in parts:
+            position = await Position.read(self.ports, part)
+            state = await self.ports.states.of(part)
+            if state is None or state.last_seq <= position.written.seq:
+                continue
+            async with self.ports.states.read(part, after=position.written.seq) as reader:
+                found = await reader.receive(most=1, wait_s=SILENT_S)
+            if not found or found[0].at < young:  # guard: unfollowed-keeps-its-beginning
+                return True
+        return False
 
     async def _since(self, here: _Part, oldest: datetime) -> list[Bound]:
         """Return the bound of what happened here since the oldest open aggregate began anywhere."""

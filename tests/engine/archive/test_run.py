@@ -130,8 +130,8 @@ def test_rows_that_lag_or_are_away_hold_the_floor(rows, hold, first_seq):
     assert (part.archived, part.floor.hold, begins) == (6, hold, first_seq)
 
 
-@pytest.mark.parametrize(("position", "first_seq"), [(4, 5), (0, 1)])
-def test_a_reactor_that_lags_holds_the_floor(position, first_seq):
+@pytest.mark.parametrize("position", [0, 2, 4, 5])
+def test_while_a_reactor_lags_nothing_goes_as_it_may_need_the_beginning_of_an_episode(position):
     async def scene(stage: Stage):
         await stage.live("a", "b")
         await stage.later()
@@ -139,7 +139,33 @@ def test_a_reactor_that_lags_holds_the_floor(position, first_seq):
         return await stage.one(), await stage.first_seq()
 
     part, begins = staged(scene)
-    assert (part.floor.hold, begins) == (FloorHold.REACTOR, first_seq)
+    assert (part.floor.hold, begins) == (FloorHold.REACTOR, 1)
+
+
+def test_a_reactor_that_lags_behind_what_is_young_holds_nothing():
+    async def scene(stage: Stage):
+        await stage.live("a")
+        await stage.react()
+        await stage.later()
+        await stage.live("b")
+        return await stage.one(), await stage.first_seq()
+
+    part, begins = staged(scene)
+    assert (part.floor.hold, begins) == (FloorHold.AGE, 4)
+
+
+@pytest.mark.parametrize(("hours", "first_seq"), [(11.0, 1), (1.0, 7)])
+def test_a_reactor_of_findings_that_lags_holds_the_episodes_that_have_caused_them(hours, first_seq):
+    async def scene(stage: Stage):
+        await stage.live("a", "b")
+        await stage.later(11.0 - hours)
+        await stage.append(stage.stack.finding("disk"), given.RAISED)
+        await stage.later(hours)
+        await stage.react()
+        return await stage.one(), await stage.first_seq()
+
+    _, begins = staged(scene)
+    assert begins == first_seq
 
 
 def test_what_a_person_wants_kept_stays():
