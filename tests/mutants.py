@@ -12124,6 +12124,12 @@ TABLE: Final[Sequence[Mutant]] = (
         gives("10**9"),
         DEAD_PURGE,
     ),
+    Mutant(
+        "unread-end-keeps-letter",
+        "dead letters: the beginning stays of one whose end was not published",
+        never,
+        DEAD_PURGE,
+    ),
     Mutant("waiting-letter-stays", "dead letters: one that waits stays", never, DEAD_PURGE),
     Mutant("young-letter-stays", "dead letters: one settled lately stays", never, DEAD_PURGE),
     Mutant("letter-with-a-row-stays", "dead letters: one with a row stays", never, DEAD_PURGE),

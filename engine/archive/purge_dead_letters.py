@@ -32,6 +32,7 @@ PAGE_MAX: Final = 200
 _WAITS: Final = "one that waits"
 _YOUNG: Final = "one that was settled lately"
 _ROWS: Final = "the tables"
+_UNREAD: Final = "one whose end tables or reactor have yet to read"
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,11 @@ class _Look:
             self.run.check()
             for record in page:
                 if record.subject not in self.stays:
-                    letter = fold(await self.run.ports.log.read(record.subject))
+                    records = await self.run.ports.log.read(record.subject)
+                    letter = fold(records)
                     held = await _held(self.run.ports, letter.lettered, state.holds.reasons)
-                    self.stays[record.subject] = self._why(letter) or ", ".join(held)
+                    why = self._why(letter, newest=records[-1].seq if records else 0)
+                    self.stays[record.subject] = why or ", ".join(held)
                 if why := self.stays[record.subject]:
                     return record.seq, why
             after = page[-1].seq
@@ -98,7 +101,9 @@ class _Look:
         log = self.run.ports.log
         return await log.page(Stream.DEAD, after=after, up_to=self.end, most=PAGE_MAX)
 
-    def _why(self, letter: DeadLetter) -> str:
+    def _why(self, letter: DeadLetter, *, newest: int) -> str:
+        if newest > self.end:  # guard: unread-end-keeps-letter
+            return _UNREAD
         if letter.lettered is not None and letter.settled is None:  # guard: waiting-letter-stays
             return _WAITS
         settled_at, since = letter.settled_at, self.rows.letters_since

@@ -101,6 +101,15 @@ def test_nothing_leaves_that_is_not_cut_off():
     assert (told.gone, first_seq) == ({}, 1)
 
 
+def test_a_letter_whose_end_is_not_read_yet_keeps_its_beginning():
+    async def scene(stage: Stage):
+        await aged(stage)
+        return await purged(stage, read=3)
+
+    told, first_seq = staged(scene)
+    assert (told.gone, first_seq) == ({"letters": 1}, 3)
+
+
 def test_a_letter_that_waits_keeps_all_after_it():
     async def scene(stage: Stage):
         await letter(stage, "0")
