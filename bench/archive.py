@@ -35,6 +35,7 @@ from streams.clock import SystemClock
 from streams.embedded import EmbeddedNats
 from streams.jetstream import connect
 from streams.keys import published_key
+from streams.layout import FOLLOWED
 from streams.model.events import RetentionDeclared, StepAnnounced
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit
@@ -104,7 +105,8 @@ async def measure(place: Path, episodes: int) -> Mapping[str, object]:
     with EmbeddedNats(store, sync="always") as server:
         async with connect(server.url, stack=STACK) as ports:
             await fill(server.url, STACK, episodes=episodes)
-            await ports.gates.put(published_key("journal"), str(2**60).encode())
+            for each in FOLLOWED:
+                await ports.gates.put(published_key(each.value), str(2**60).encode())
             kept = RetentionDeclared(kept_s={"journal": 0}, by="bench")
             await give_order(ports, kept, clock=SystemClock())
             publisher = Publisher(ports)

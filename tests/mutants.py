@@ -11805,7 +11805,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "asked-anew-read-anew",
         "large results: who asks for something else has the journal read again",
-        returns("known"),
+        without("0"),
         KEEP_RESULTS,
     ),
     Mutant(
@@ -11821,15 +11821,9 @@ TABLE: Final[Sequence[Mutant]] = (
         KEEP_RESULTS,
     ),
     Mutant(
-        "shared-result-stays-longest",
-        "large results: what several refer to stays for the longest",
-        gives("until"),
-        KEEP_RESULTS,
-    ),
-    Mutant(
         "old-results-go",
         "large results: what need not stay goes",
-        gives("kept.until"),
+        returns("False"),
         KEEP_RESULTS,
     ),
     Mutant(
@@ -11839,10 +11833,34 @@ TABLE: Final[Sequence[Mutant]] = (
         KEEP_RESULTS,
     ),
     Mutant(
-        "new-journal-read-anew",
-        "large results: a journal that is made anew is read from its beginning",
-        gives("known.seq"),
+        "unread-results-still-renewed",
+        "large results: what is known is renewed while the rest cannot be read",
+        uncaught,
         KEEP_RESULTS,
+    ),
+    Mutant(
+        "lost-day-read-again",
+        "large results: notes of a day that are lost are made anew",
+        dropped,
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "lost-note-stored-again",
+        "large results: notes that were lost are stored again",
+        gives("digest in self.noted.objects"),
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "one-result-stops-no-other",
+        "large results: one that cannot be renewed stops no other",
+        uncaught,
+        KEEP_RESULTS,
+    ),
+    Mutant(
+        "results-noted-before-purge",
+        "large results: which stay is noted before their episodes leave the journal",
+        dropped,
+        ARCHIVE_RUNS,
     ),
     Mutant(
         "holds-want-a-run",

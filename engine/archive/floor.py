@@ -35,7 +35,7 @@ class FloorHold(StrEnum):
     ROWS = "rows"
     """The tables do not have more yet."""
     REACTOR = "reactor"
-    """What follows from more is not published yet."""
+    """What follows from something old enough is not published yet."""
 
 
 _ORDER: Final = [*FloorHold]

@@ -32,7 +32,9 @@ from engine.archive.held import first_held
 from engine.archive.lives import Lives, decode_lives, encode_lives, note, still_there
 from engine.archive.purge import PurgeReport, purge
 from engine.reactor.position import Position
+from engine.retention.keep_results import note_results
 from engine.retention.rules import RetentionHolds
+from engine.retention.step import RetentionRun
 from engine.retention.store import read_state
 from engine.runtime.leases import lease_of
 from streams.archive.archive import Archive, first_with, identity
@@ -147,7 +149,7 @@ async def archive_once(
     async with lease_of(ports.leases, ARCHIVE_CLAIM, holder=node, clock=clock) as check:
         if check is None:  # guard: archive-one-at-a-time
             return None
-        run = _Run(ports, archive, plan, rows, clock, check, tell, now)
+        run = _Run(ports, archive, plan, rows, clock, check, tell, now, node)
         parts = await run.done()
         report = ArchiveReport(
             at=now,
@@ -199,6 +201,7 @@ class _Run:
     check: Callable[[], None]
     tell: Tell
     now: datetime
+    node: str
 
     async def done(self) -> list[PartReport]:
         stack = self.ports.stack
@@ -209,7 +212,23 @@ class _Run:
         oldest = oldest_time(
             [each.lives for each in archived], [each.held for each in archived if each.held]
         )
+        if self.plan.purges and not self.plan.is_dry:
+            await self._note_results()  # guard: results-noted-before-purge
         return [await self._purged(each, oldest) for each in archived]
+
+    async def _note_results(self) -> None:
+        """Have it noted which large results stay, of whatever is about to leave the journal."""
+        state = await read_state(self.ports, clock=self.clock)
+        run = RetentionRun(
+            ports=self.ports,
+            clock=self.clock,
+            by=self.node,
+            now=self.now,
+            state=state,
+            is_dry=False,
+            check=self.check,
+        )
+        await note_results(run)
 
     async def dropped(self, *, by: str) -> list[DropReport]:
         """Delete the segments that are old enough, and return what was done."""

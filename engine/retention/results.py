@@ -1,12 +1,13 @@
 """Which large results stay for longer than the object store keeps them by itself. Pure.
 
 Objects are shared by digest, and go by age unless they are renewed. So what stays is known by
-digest: what open episodes refer to, until when the rest stays, and what people hold.
+digest: what open episodes refer to, what people hold, and by the day until which the rest stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
@@ -19,13 +20,15 @@ from streams.model.events import EpisodeFinished, EpisodeOpened, LogEvent, StepR
 from streams.model.retention import RetentionField
 from streams.ports.log import Recorded
 
+DAY: Final = timedelta(days=1)
+
 
 class ReadUpTo(msgspec.Struct, frozen=True, array_like=True):
     """How far a stream was read."""
 
-    created: str = ""
-    """When it was made: one that is made anew is read from its beginning."""
-    seq: int = 0
+    created: str
+    """When it was made: if it is made anew, so is all that was known of it."""
+    seq: int
 
 
 class OpenResults(msgspec.Struct, frozen=True, array_like=True):
@@ -40,39 +43,21 @@ class OpenResults(msgspec.Struct, frozen=True, array_like=True):
 class KeptResults(msgspec.Struct, kw_only=True):
     """What stays, as far as the log was read."""
 
-    asked: str = ""
-    """What `asked_of` returned of the times and holds that it follows from."""
+    asked: str
+    """What `asked_of` returns of the times and holds that it follows from."""
     read: dict[str, ReadUpTo] = msgspec.field(default_factory=dict)
     """By stream of the journal."""
     open: dict[str, OpenResults] = msgspec.field(default_factory=dict)
     """By subject on the log."""
-    until: dict[str, datetime] = msgspec.field(default_factory=dict)
-    """By digest: for how long it stays, because of how long actors keep results."""
     held: set[str] = msgspec.field(default_factory=set)
     """Digests of what people hold."""
-
-    @property
-    def of_open(self) -> frozenset[str]:
-        """The digests that open episodes refer to."""
-        return frozenset(digest for each in self.open.values() for digest in each.digests)
-
-
-_decoder: Final = msgspec.json.Decoder(KeptResults)
-
-
-def encode(kept: KeptResults) -> bytes:
-    """Return it as bytes: equal ones are equal."""
-    return bytes(raw(kept))
-
-
-def decode(data: bytes) -> KeptResults:
-    """Return what `encode` has made `data` of."""
-    return _decoder.decode(data)
+    ended: defaultdict[str, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
+    """Day, such as `2027-01-31` → digests that stay until its end, of what was read lately."""
 
 
 def is_asked(state: RetentionState) -> bool:
     """Return whether anything is to stay for longer than the store keeps it."""
-    return bool(state.holds.held) or any(_times(state))
+    return bool(state.holds.held) or bool(_times(state))
 
 
 def asked_of(state: RetentionState) -> str:
@@ -87,15 +72,9 @@ def _times(state: RetentionState) -> list[tuple[str, int]]:
     return [(actor, own[what]) for actor, own in everyone if what in own]
 
 
-def begin(known: KeptResults, state: RetentionState) -> KeptResults:
-    """Return what to go on from: `known`, unless something else is asked by now.
-
-    Then all of the journal is to be read again. What was to stay until a time does so: what it was
-    of may have left the journal since.
-    """
-    asked = asked_of(state)
-    # guard: asked-anew-read-anew
-    return known if known.asked == asked else KeptResults(asked=asked, until=known.until)
+def is_level(read: Mapping[str, ReadUpTo], created: Mapping[str, str]) -> bool:
+    """Return whether what was read is of the streams that are there, by when each was made."""
+    return {part: each.created for part, each in read.items()} == dict(created)
 
 
 def digests_of(record: Recorded) -> frozenset[str]:
@@ -104,23 +83,30 @@ def digests_of(record: Recorded) -> frozenset[str]:
 
 
 def _named(event: LogEvent) -> Iterator[str]:
-    if not isinstance(event, StepRecorded):
-        return
-    prompt = event.prompt
-    kept = (prompt.agent, prompt.messages) if prompt is not None else ()
-    for stored in (event.stored, *(each.stored for each in kept if each is not None)):
-        if stored is not None:
-            yield stored.digest
+    if isinstance(event, StepRecorded):
+        prompt = event.prompt
+        kept = (prompt.agent, prompt.messages) if prompt is not None else ()
+        for stored in (event.stored, *(each.stored for each in kept if each is not None)):
+            if stored is not None:
+                yield stored.digest
 
 
-def opened_with(opened: EpisodeOpened, state: RetentionState) -> OpenResults:
-    """Return what becomes of what an episode refers to once it has ended."""
-    reasons = state.holds.reasons(
-        actor_id=opened.actor_id,
-        episode_id=opened.episode_id,
-        subject_id=opened.trigger.entity_id,
-    )
-    kept_s = state.times.of(RetentionField.RESULTS, opened.actor_id)
+def opening_of(record: Recorded) -> EpisodeOpened | None:
+    """Return how an episode was opened, if it was with this commit."""
+    return next((each for each in record.commit.events if isinstance(each, EpisodeOpened)), None)
+
+
+def opened_with(
+    opened: EpisodeOpened | None, state: RetentionState, *, episode_id: str
+) -> OpenResults:
+    """Return what becomes of what an episode refers to once it has ended.
+
+    `opened`: None, if that has left the journal: then only its id and the stack say anything.
+    """
+    actor_id = opened.actor_id if opened is not None else ""
+    subject_id = opened.trigger.entity_id if opened is not None else ""
+    reasons = state.holds.reasons(actor_id=actor_id, episode_id=episode_id, subject_id=subject_id)
+    kept_s = state.times.of(RetentionField.RESULTS, actor_id)
     return OpenResults(kept_s=kept_s, is_held=bool(reasons))
 
 
@@ -132,20 +118,22 @@ def note(kept: KeptResults, record: Recorded) -> None:
     mine = msgspec.structs.replace(mine, digests=mine.digests | digests_of(record))
     kept.open[record.subject] = mine
     if any(isinstance(each, EpisodeFinished) for each in record.commit.events):
-        _end(kept, kept.open.pop(record.subject), at=record.commit.at)
+        del kept.open[record.subject]
+        _end(kept, mine, at=record.commit.at)
 
 
 def _end(kept: KeptResults, mine: OpenResults, *, at: datetime) -> None:
     if mine.is_held:  # guard: held-results-stay
         kept.held |= mine.digests
     if mine.kept_s is not None:  # guard: results-stay-for-their-time
-        until = at + timedelta(seconds=mine.kept_s)
-        for digest in mine.digests:
-            # guard: shared-result-stays-longest
-            kept.until[digest] = max(until, kept.until.get(digest, until))
+        kept.ended[day_of(at + timedelta(seconds=mine.kept_s))] |= mine.digests
 
 
-def forget_old(kept: KeptResults, *, now: datetime) -> None:
-    """Forget what need not stay any more."""
-    # guard: old-results-go
-    kept.until = {digest: until for digest, until in kept.until.items() if until > now}
+def day_of(at: datetime) -> str:
+    """Return the day of a moment."""
+    return f"{at:%F}"
+
+
+def is_over(day: str, *, now: datetime) -> bool:
+    """Return whether what stays until the end of a day may go."""
+    return day < day_of(now)  # guard: old-results-go

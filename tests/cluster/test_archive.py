@@ -19,7 +19,6 @@ from streams.archive.segment import SegmentLimits
 from streams.clock import SystemClock
 from streams.errors import StreamError
 from streams.jetstream import LinkSettings, connect
-from streams.keys import published_key
 from streams.layout import Stream
 from streams.ports.all import Ports
 from streams.ports.log import Commit
@@ -27,6 +26,7 @@ from streams.subjects import Stack
 from tests.cluster.replicas import End, differences, read
 from tests.cluster.three import Three
 from tests.engine.reactor import journals as given
+from tests.followed import note_followed
 
 pytestmark = pytest.mark.nightly
 
@@ -87,7 +87,7 @@ async def test_a_purge_leaves_all_copies_alike(
     monkeypatch.setattr(purge, "PAUSE_S", 0.05)
     async with connect(three.url, stack=stack, settings=LinkSettings(replicas=3)) as ports:
         archive = Archive(FolderArchive(tmp_path / "archive"), stack)
-        await ports.gates.put(published_key("journal"), b"1000000000")
+        await note_followed(ports)
         for number in range(RUNS):
             await round_of(ports, archive, number, three, kills=kills and number == 1)
         floor = await archived(ports, archive)

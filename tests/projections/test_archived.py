@@ -12,8 +12,8 @@ from streams.archive.history import with_history
 from streams.archive.memory import MemoryArchive
 from streams.archive.segment import SegmentLimits
 from streams.clock import SystemClock
-from streams.keys import published_key
 from streams.layout import Stream
+from tests.followed import note_followed
 from tests.projections import lives
 from tests.projections.lives import all_rows, append, projecting, rows_of, wait_projected
 from tests.projections.test_projector import fill
@@ -24,9 +24,7 @@ PLAN = ArchivePlan(hot_s=0, limits=SegmentLimits(messages_max=9, block_bytes=500
 async def archived(ports, pool) -> Archive:
     """Archive and purge what the rows have; return the archive."""
     archive = Archive(MemoryArchive(), ports.stack)
-    for partition in ports.stack.partitions_of(Stream.JOURNAL):
-        part = ports.stack.part(Stream.JOURNAL, partition)
-        await ports.gates.put(published_key(part), b"1000000")
+    await note_followed(ports)
     rows = KnownRows(positions=await known_positions(pool, ports.stack))
     report = await archive_once(ports, archive, PLAN, rows=rows, node="n1", clock=SystemClock())
     assert report is not None

@@ -23,13 +23,13 @@ from projections.postgres.prune import prune, prune_beside
 from streams.archive.archive import Archive
 from streams.archive.memory import MemoryArchive
 from streams.clock import SystemClock
-from streams.keys import published_key
 from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.model.events import EndStatus, HoldAdded
 from streams.model.retention import HoldKind, Retention
 from streams.ports.log import START, Commit
 from streams.subjects import Stack
+from tests.followed import note_followed
 from tests.projections import lives
 from tests.projections.lives import (
     AT,
@@ -191,7 +191,7 @@ async def test_a_year_of_retention_loses_nothing_and_nothing_piles_up(postgres, 
 
 
 async def archive_old(ports, archive, pool, clock):
-    await ports.gates.put(published_key("journal"), b"1000000000")
+    await note_followed(ports)
     plan = ArchivePlan(hot_s=HOT.total_seconds())
     rows = KnownRows(positions=await known_positions(pool, ports.stack))
     assert await archive_once(ports, archive, plan, rows=rows, node="n1", clock=clock) is not None

@@ -20,12 +20,12 @@ from engine.orders.store import give_order
 from engine.retention.rules import KeptTimes
 from streams.clock import SystemClock
 from streams.jetstream import connect
-from streams.keys import published_key
 from streams.model.events import RetentionDeclared
 from streams.ports.all import Ports
 from streams.ports.log import START, Commit
 from streams.subjects import Stack
 from tests.engine.reactor import journals as given
+from tests.followed import note_followed
 from tests.vigil.program import Vigil
 from vigil.archiving.settings import ArchiveSpec
 from vigil.asking.repairs.diagnosis import look_at_archive
@@ -55,7 +55,7 @@ async def lived(
         for number, event in enumerate((opened, given.STARTED, given.STEP, given.FINISHED)):
             commit = Commit(id=f"{name}.{number}", at=NOW, events=(event,))
             version = await ports.log.append(ports.stack.episode(name), commit, after=version)
-    await ports.gates.put(published_key("journal"), str(await ports.log.head()).encode())
+    await note_followed(ports, up_to=None)
 
 
 def on_log(vigil: Vigil, work) -> None:

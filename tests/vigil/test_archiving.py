@@ -16,13 +16,13 @@ from streams.archive.archive import Archive
 from streams.archive.folder import FolderArchive
 from streams.clock import SystemClock
 from streams.jetstream import LinkSettings
-from streams.keys import published_key
 from streams.memory import memory_ports
 from streams.model.events import HoldAdded
 from streams.model.retention import HoldKind, Retention
 from streams.ports.log import Commit
 from streams.subjects import Stack
 from tests.engine.reactor import journals as given
+from tests.followed import note_followed
 from tests.spec import EPOCH
 from vigil import settings
 from vigil.archiving.settings import ArchiveSpec
@@ -53,7 +53,7 @@ async def ports(clock):
     """A stack of which one episode began and ended."""
     ports = memory_ports(stack=Stack("s"), clock=clock)
     await live(ports, "e1", clock)
-    await ports.gates.put(published_key("journal"), b"1000000")
+    await note_followed(ports)
     return ports
 
 

@@ -15,7 +15,7 @@ from streams.archive.archive import Archive
 from streams.archive.memory import MemoryArchive
 from streams.archive.segment import SegmentLimits
 from streams.keys import published_key
-from streams.layout import Stream
+from streams.layout import FOLLOWED, Stream
 from streams.memory import MemoryPorts, memory_ports
 from streams.model.events import LogEvent
 from streams.ports.log import Commit
@@ -76,12 +76,14 @@ class Stage:
         await self.clock.sleep(hours * HOUR_S)
 
     async def react(self, *, up_to: int | None = None) -> None:
-        """Note that what follows from the journals was published."""
-        for partition in self.stack.partitions_of(Stream.JOURNAL):
-            head = await self.ports.log.head(partition=partition)
-            part = self.stack.part(Stream.JOURNAL, partition)
-            seq = head if up_to is None else up_to
-            await self.ports.gates.put(published_key(part), str(seq).encode())
+        """Note that what follows from all commits was published, or from those of the journals up
+        to a sequence."""
+        for stream in FOLLOWED:
+            for partition in self.stack.partitions_of(stream):
+                head = await self.ports.log.head(stream, partition=partition)
+                seq = up_to if up_to is not None and stream is Stream.JOURNAL else head
+                part = self.stack.part(stream, partition)
+                await self.ports.gates.put(published_key(part), str(seq).encode())
 
     async def run(self, **plan: Any) -> ArchiveReport:
         if not await self._has_positions():

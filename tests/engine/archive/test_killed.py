@@ -21,12 +21,12 @@ from streams.archive.folder import FolderArchive
 from streams.archive.history import with_history
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.archive.store import jetstream_archive
-from streams.keys import published_key
 from streams.layout import Kind, Stream
 from streams.ports.all import Ports
 from streams.ports.log import Commit
 from tests.engine.archive.victim import LEASE_S
 from tests.engine.reactor import journals as given
+from tests.followed import note_followed
 from tests.s3_server import BUCKET, KEYS, s3_archive, s3_endpoint
 from tests.simulation.time import EPOCH
 from tests.size import size
@@ -44,7 +44,7 @@ async def lived(ports: Ports, first: int) -> None:
         for nth, event in enumerate((opened, given.STARTED, given.FINISHED)):
             commit = Commit(id=f"e{number}.{nth}", at=EPOCH, events=(event,))
             version = await ports.log.append(subject, commit, after=version)
-    await ports.gates.put(published_key("journal"), b"1000000000")
+    await note_followed(ports)
 
 
 @asynccontextmanager

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace as but
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from engine.archive.floor import FloorHold
 from engine.archive.purge import PurgeReport, purge
 from engine.archive.run import archive_once, last_report
+from engine.orders.store import give_order
+from engine.retention.keep_results import ResultsNote
 from engine.retention.rules import RetentionHolds
 from streams.errors import DamagedSegment, LeaseLost, OtherArchive, UnknownOutcome, UnreadableEvent
-from streams.keys import ARCHIVE_CLAIM, STREAMS
+from streams.keys import ARCHIVE_CLAIM, KEPT_RESULTS, STREAMS
 from streams.layout import Kind, Stream
+from streams.model.events import RetentionDeclared, StoredResult
 from streams.model.losses import KnownPast, read_notes, what_is_lost
 from streams.model.retention import HoldKind
 from streams.subjects import Stack
@@ -158,14 +162,33 @@ def test_a_reactor_that_lags_behind_what_is_young_holds_nothing():
 def test_a_reactor_of_findings_that_lags_holds_the_episodes_that_have_caused_them(hours, first_seq):
     async def scene(stage: Stage):
         await stage.live("a", "b")
+        await stage.react()
         await stage.later(11.0 - hours)
         await stage.append(stage.stack.finding("disk"), given.RAISED)
         await stage.later(hours)
-        await stage.react()
         return await stage.one(), await stage.first_seq()
 
     _, begins = staged(scene)
     assert begins == first_seq
+
+
+def test_which_large_results_stay_is_noted_before_their_episodes_leave_the_journal():
+    async def scene(stage: Stage):
+        kept = RetentionDeclared(kept_s={"results": 10**7}, by="n1")
+        await give_order(stage.ports, kept, clock=stage.clock)
+        digest = await stage.ports.objects.put(b"large")
+        stored = StoredResult(digest=digest, size_bytes=5)
+        await stage.open("a")
+        await stage.append(stage.stack.episode("a"), replace(given.STEP, stored=stored))
+        await stage.end("a")
+        await stage.later()
+        part = await stage.one()
+        entry = await stage.ports.gates.get(KEPT_RESULTS)
+        assert entry is not None
+        noted = msgspec.json.decode(entry.value, type=ResultsNote)
+        return part.purged.messages, len(noted.days), noted.read["journal"].seq
+
+    assert staged(scene) == (3, 1, 3)
 
 
 def test_what_a_person_wants_kept_stays():

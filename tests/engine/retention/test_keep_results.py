@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 from msgspec.structs import replace
 
 from engine.orders.store import give_order
-from engine.retention.keep_results import EVERY_S, KeepResults
+from engine.retention.keep_results import EVERY_S, KeepResults, _noted
 from engine.retention.rules import DAY_S
 from engine.retention.worker import run_steps
+from streams.errors import DamagedObject, Unavailable
 from streams.keys import KEPT_RESULTS
 from streams.layout import Stream
 from streams.memory import memory_ports
@@ -82,7 +84,27 @@ class Keeping:
     async def hold(self, kind, held):
         await self.order(HoldAdded(kind=HoldKind(kind), held=held, by="ann"))
 
-    async def run(self, *, is_dry=False):
+    def lose(self, *digests):
+        """Have objects be gone."""
+        for digest in digests:
+            del self.ports.objects._put_at[digest]
+
+    def count(self):
+        """Return how many objects there ever were."""
+        return len(self.ports.objects._objects)
+
+    def refuse(self, digest, error):
+        """Have one object never be renewed."""
+        renew = self.ports.objects.renew
+
+        async def refusing(asked):
+            if asked == digest:
+                raise error
+            return await renew(asked)
+
+        self.ports.objects.renew = refusing
+
+    async def run(self, *, is_dry=False, fails=False):
         report = await run_steps(
             self.ports,
             by="n1",
@@ -92,17 +114,30 @@ class Keeping:
             steps=[KeepResults()],
         )
         (step,) = report.steps
-        assert not step.problem
+        assert fails or not step.problem
         return step
 
-    async def pass_days(self, days):
+    async def pass_days(self, days, *, fails=False):
         """Let days pass, with a run on each."""
         for _ in range(days):
             self.clock.move(DAY_S)
-            await self.run()
+            await self.run(fails=fails)
 
     async def has(self, digest):
         return await self.ports.objects.get(digest) is not None
+
+
+class Unreadable:
+    """A log that has something that no version can read."""
+
+    def __init__(self, log):
+        self._log = log
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def page(self, *_, **__):
+        raise Unavailable("a commit", detail="cannot be read")
 
 
 def staged(scene):
@@ -187,7 +222,7 @@ def test_what_is_held_holds_nothing_else():
     assert staged(scene) == (True, False)
 
 
-def test_a_result_that_several_refer_to_stays_for_the_longest():
+def test_a_result_that_several_refer_to_stays_for_the_longest_whoever_ended_last():
     async def scene(stage):
         await stage.keep(YEAR_S, actor="audit")
         await stage.keep(DAY_S)
@@ -253,39 +288,138 @@ def test_a_journal_that_is_made_anew_is_read_from_its_beginning():
     assert staged(scene)
 
 
-@pytest.mark.parametrize("lost", ["the note", "the object", "both, as garbage"])
+@pytest.mark.parametrize("lost", ["the note", "garbage", "a day", "what is open", "all objects"])
 def test_notes_that_are_lost_are_made_anew_of_the_journal(lost):
+    async def scene(stage):
+        await stage.keep(YEAR_S)
+        ended, begun = await stage.live("e1"), await stage.begin("e2")
+        await stage.run()
+        noted, _ = await _noted(stage.ports)
+        if lost == "the note":
+            await stage.ports.gates.delete(KEPT_RESULTS)
+        elif lost == "garbage":
+            await stage.ports.gates.put(KEPT_RESULTS, b"nonsense")
+        else:
+            objects = {"a day": noted.days.values(), "what is open": [noted.open]}
+            stage.lose(*objects.get(lost, noted.objects))
+        await stage.pass_days(300)
+        return await stage.has(ended), await stage.has(begun)
+
+    assert staged(scene) == (True, True)
+
+
+@pytest.mark.parametrize("error", [Unavailable("an object", detail="away"), DamagedObject("0")])
+def test_one_result_that_cannot_be_renewed_stops_no_other(error):
+    async def scene(stage):
+        await stage.keep(YEAR_S)
+        digests = [await stage.live(f"e{number}") for number in range(20)]
+        stage.refuse(digests[7], error)
+        await stage.pass_days(200, fails=True)
+        return [await stage.has(each) for each in digests], await stage.run(is_dry=True)
+
+    there, _ = staged(scene)
+    assert there == [number != 7 for number in range(20)]
+
+
+def test_what_is_known_is_renewed_while_the_journal_cannot_be_read():
     async def scene(stage):
         await stage.keep(YEAR_S)
         digest = await stage.live("e1")
         await stage.run()
-        if lost == "the note":
-            await stage.ports.gates.delete(KEPT_RESULTS)
-        elif lost == "the object":
-            noted = b'{"digest":"0","asked":"","at":"2020-01-01T00:00:00Z"}'
-            await stage.ports.gates.put(KEPT_RESULTS, noted)
-        else:
-            await stage.ports.gates.put(KEPT_RESULTS, b"nonsense")
-        await stage.pass_days(300)
-        return await stage.has(digest)
+        await stage.live("e2")
+        stage.ports = dataclasses.replace(stage.ports, log=Unreadable(stage.ports.log))
+        await stage.pass_days(200, fails=True)
+        return (await stage.run(fails=True)).problem, await stage.has(digest)
+
+    told, is_there = staged(scene)
+    assert ("cannot be read" in told, is_there) == (True, True)
+
+
+def test_notes_that_have_not_changed_are_stored_once():
+    async def scene(stage):
+        await stage.keep(YEAR_S)
+        await stage.live("e1")
+        await stage.run()
+        before = stage.count()
+        await stage.live("e2", result="result of e1")
+        for _ in range(10):
+            stage.clock.move(EVERY_S)
+            await stage.run()
+        return before, stage.count()
+
+    before, after = staged(scene)
+    assert after == before
+
+
+def test_a_straggler_whose_beginning_has_left_the_journal_stays_if_it_is_held():
+    async def scene(stage):
+        await stage.begin("e1")
+        later = await stage.step("e1", "later")
+        await stage.end("e1")
+        await stage.ports.states.purge(stage.ports.stack.part(Stream.JOURNAL), below=3)
+        await stage.hold("episode", "e1")
+        await stage.pass_days(200)
+        return await stage.has(later)
 
     assert staged(scene)
 
 
-def test_the_journal_is_read_some_times_a_day_and_at_once_if_something_else_is_asked():
+def test_what_a_journal_had_that_is_made_anew_is_open_no_more():
     async def scene(stage):
         await stage.keep(YEAR_S)
+        digest = await stage.begin("e1")
         await stage.run()
+        stage.ports.states.stream(stage.ports.stack.part(Stream.JOURNAL)).make_anew()
+        await stage.pass_days(AGE.days + 1)
+        return await stage.has(digest)
+
+    assert not staged(scene)
+
+
+def test_what_was_to_stay_does_so_when_nobody_asks_for_it_any_more():
+    async def scene(stage):
+        await stage.keep(YEAR_S)
+        digest = await stage.live("e1")
+        await stage.run()
+        await stage.order(RetentionDeclared(kept_s={}, by="n2"))
+        await stage.pass_days(365)
+        stayed = await stage.has(digest)
+        await stage.pass_days(AGE.days + 1)
+        return stayed, await stage.has(digest)
+
+    assert staged(scene) == (True, False)
+
+
+def test_a_node_whose_clock_was_far_ahead_holds_up_nothing():
+    async def scene(stage):
+        await stage.keep(YEAR_S)
+        digest = await stage.live("e1")
+        stage.clock.move(YEAR_S / 2)
+        await stage.run()
+        stage.clock.move(-YEAR_S / 2)
+        await stage.pass_days(100)
+        noted, _ = await _noted(stage.ports)
+        return noted.renewed_at == stage.clock.now(), await stage.has(digest)
+
+    assert staged(scene) == (True, True)
+
+
+def test_what_stays_is_renewed_some_times_a_day_and_at_once_if_something_else_is_asked():
+    async def scene(stage):
+        await stage.keep(YEAR_S)
         await stage.live("e1")
+        await stage.run()
+        await stage.live("e2")
         soon = await stage.run()
         await stage.hold("episode", "e1")
         asked = await stage.run()
-        await stage.live("e2")
         stage.clock.move(EVERY_S)
-        return soon.held, asked.held, (await stage.run()).held
+        return soon.says, soon.held, asked.held, (await stage.run()).says
 
     kept, held = "how long results are kept", "holds"
-    assert staged(scene) == ({}, {kept: 1, held: 1}, {kept: 2, held: 1})
+    says, *counts, due = staged(scene)
+    assert (says.startswith("renewed at"), due) == (True, "")
+    assert counts == [{kept: 1}, {kept: 2, held: 1}]
 
 
 def test_a_dry_run_says_what_stays_and_changes_nothing():

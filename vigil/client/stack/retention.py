@@ -42,7 +42,8 @@ class KeptTime(msgspec.Struct, frozen=True, kw_only=True):
     """How long something is kept after its end."""
 
     what: str
-    """`done`, `failed`, `findings`, `outputs`, `dead_letters`, `events`, `journal` or `archive`."""
+    """`done`, `failed`, `findings`, `outputs`, `results`, `dead_letters`, `events`, `journal` or
+    `archive`."""
     actor_id: str | None
     """Whose; null: of every actor that says nothing of its own."""
     kept_s: int
