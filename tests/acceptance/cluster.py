@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -241,20 +242,29 @@ class Cluster:
                 return found
             await asyncio.sleep(0.1)
 
-    async def wait_rows(self, sql: str, count: int, *, most_s: float) -> None:
-        """Wait until `select count(*)` over `sql` is `count`, while Postgres may come and go."""
-        await self._wait_count(sql, lambda seen: seen == count, f"not {count}", most_s=most_s)
+    async def wait_rows(
+        self, sql: str, count: int, *, most_s: float, since_growth: bool = False
+    ) -> None:
+        """Wait until `select count(*)` over `sql` is `count`, while Postgres may come and go.
 
-    async def wait_at_least(self, sql: str, count: int, *, most_s: float) -> None:
-        """Wait until `select count(*)` over `sql` is `count` or more."""
-        await self._wait_count(sql, lambda seen: seen >= count, f"under {count}", most_s=most_s)
+        It may take `most_s` in all, or since the number last grew (see `Patience`).
+        """
+        patience = Patience(most_s, since_growth=since_growth, began_s=time.monotonic())
+        await self._wait_count(sql, lambda seen: seen == count, f"not {count}", patience)
+
+    async def wait_at_least(
+        self, sql: str, count: int, *, most_s: float, since_growth: bool = False
+    ) -> None:
+        """Wait until `select count(*)` over `sql` is `count` or more, as `wait_rows` does."""
+        patience = Patience(most_s, since_growth=since_growth, began_s=time.monotonic())
+        await self._wait_count(sql, lambda seen: seen >= count, f"under {count}", patience)
 
     async def _wait_count(
-        self, sql: str, holds: Callable[[int], bool], why_not: str, *, most_s: float
+        self, sql: str, holds: Callable[[int], bool], why_not: str, patience: Patience
     ) -> None:
         seen: Any = None
-        deadline_s = time.monotonic() + most_s
-        while time.monotonic() < deadline_s:
+        is_over = False
+        while not is_over:
             try:
                 counting = f"select count(*) from ({sql}) counted"  # noqa: S608 - our own words
                 seen = (await self.query(counting))[0][0]
@@ -263,8 +273,34 @@ class Cluster:
             if isinstance(seen, int) and holds(seen):
                 return
             await asyncio.sleep(POLL_S)
+            number = seen if isinstance(seen, int) else None
+            is_over = patience.is_over(number, now_s=time.monotonic())
         logs = "\n".join(node.logged()[-2000:] for node in self.nodes)
-        raise AssertionError(f"{sql}: {seen} rows after {most_s} s, {why_not}\n{logs}")
+        raise AssertionError(f"{sql}: {seen} rows {patience}, {why_not}\n{logs}")
+
+
+@dataclass
+class Patience:
+    """How long to wait for a number of something.
+
+    A limit of the whole time says how fast it has to go, so it depends on what else the machine
+    does. One since the number last grew says only that it has to go on.
+    """
+
+    most_s: float
+    since_growth: bool = field(kw_only=True)
+    began_s: float = field(kw_only=True)
+    _most: int = 0
+
+    def is_over(self, seen: int | None, *, now_s: float) -> bool:
+        """Return whether to give up, now that `seen` is the number; None: nobody knows it."""
+        if self.since_growth and seen is not None and seen > self._most:
+            self._most, self.began_s = seen, now_s
+        return now_s - self.began_s >= self.most_s
+
+    def __str__(self) -> str:
+        after = f"after {self.most_s} s"
+        return f"{after} without any more" if self.since_growth else after
 
 
 async def wait_until(holds: Callable[[], bool], what: str, *, most_s: float) -> None:
