@@ -1524,6 +1524,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_node_lease.py",
     ),
     Mutant(
+        "busy-claim-asked-again",
+        "a covered attempt whose claim another one has goes on, and gets it later",
+        becomes("self.lose_cover()"),
+        "tests/engine/runtime/test_node_lease.py",
+    ),
+    Mutant(
         "cover-checked-as-claim",
         "a cover that cannot be trusted stops its work",
         dropped,

@@ -106,7 +106,9 @@ class EpisodeClaim:
             try:
                 await self._make()
             except Busy:
-                self.lose_cover()
+                # Who has it may find the episode begun, and give it up. Who goes on with it instead
+                # has to append, and that stops this attempt.
+                return  # guard: busy-claim-asked-again
         if self._is_let_go and self.held is not None:
             self._keeper.forget(self.held)
 

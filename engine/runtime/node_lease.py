@@ -37,7 +37,7 @@ class Covered(Protocol):
     """What is covered by the lease of its node."""
 
     async def outgrow(self) -> None:
-        """Make a claim of its own. Raises `Unavailable`; then it is asked again."""
+        """Make a claim of its own. If it cannot, or raises `Unavailable`, it is asked again."""
 
     def lose_cover(self) -> None:
         """Stop, as if a claim of its own was lost."""

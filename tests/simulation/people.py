@@ -152,7 +152,10 @@ async def _decision(ports: Ports, request: Request, rng: Random) -> Decide:
     key, seen = request.output_key, list[int]()
 
     async def look() -> None:
-        seen.append(fold(await ports.log.read(ports.stack.output(key))).round_no)
+        output = fold(await ports.log.read(ports.stack.output(key)))
+        seen.append(output.round_no)
+        if output.pending is None:
+            raise Refused("it asks nobody: a replica lags, or somebody has decided")
 
     if key:
         await surely(look)

@@ -287,14 +287,36 @@ def test_work_that_is_done_just_as_it_grows_old_claims_nothing():
     play(story)
 
 
-def test_what_another_node_claimed_before_it_grew_old_is_stopped():
+def test_while_another_attempt_has_its_claim_the_node_goes_on_to_cover_it():
+    """That one may have come too late to begin, and give the claim up: nobody else goes on."""
+
     async def story(desk):
         async with desk.up():
             claim = desk.claim()
             claim.cover()
-            await desk.leases.acquire(KEY, holder="n2")
+            others = await desk.leases.acquire(KEY, holder="n2")
             await desk.clock.sleep(2 * GROWN_S)
-            assert (desk.lost, claim.is_lost) == ([KEY], True)
+            assert (desk.lost, claim.held) == ([], None)
+            claim.check()
+            await desk.leases.complete(others)
+            await desk.clock.sleep(GROWN_S)
+            assert claim.held is not None
+
+    play(story)
+
+
+def test_what_was_left_while_another_attempt_has_its_claim_gets_one_that_lapses_after_that():
+    async def story(desk):
+        async with desk.up():
+            claim = desk.claim()
+            claim.cover()
+            others = await desk.leases.acquire(KEY, holder="n2")
+            claim.let_lapse()
+            await desk.clock.sleep(2 * GROWN_S)
+            await desk.leases.complete(others)
+            await desk.clock.sleep(GROWN_S + TTL_S)
+            (lapse,) = await desk.leases.reclaim_expired()
+            assert lapse.key == KEY
 
     play(story)
 
