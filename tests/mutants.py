@@ -1524,6 +1524,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_node_lease.py",
     ),
     Mutant(
+        "earlier-opening-not-own",
+        "opening: what was opened before is not new, though no answer came",
+        gives('f"open.{episode_id}"'),
+        "tests/engine/episodes/test_open.py",
+    ),
+    Mutant(
         "busy-claim-asked-again",
         "a covered attempt whose claim another one has goes on, and gets it later",
         becomes("self.lose_cover()"),

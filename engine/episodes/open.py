@@ -45,6 +45,8 @@ ATTEND: Final = "attend"
 """Purpose of the timer of a waiting episode. The key is the episode."""
 
 
+US_PER_S: Final = 1_000_000
+
 TRIES_MAX: Final = 8
 """Most attempts to arm a timer that others arm at the same time; each moves it forward."""
 
@@ -112,7 +114,10 @@ async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime, tra
     The reactor sends the command to start it, unless its lane does.
     """
     episode_id = opened.episode_id
-    commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
+    at_us = round(at.timestamp() * US_PER_S)
+    # Without an answer, the log looks for this id: what somebody opened before must not have it.
+    id_ = f"open.{episode_id}.{opened.opened_by}.{at_us:x}"  # guard: earlier-opening-not-own
+    commit = Commit(id=id_, at=at, events=(opened,), trace=trace)
     return await append_first(ports.log, ports.stack.episode(episode_id), commit)
 
 

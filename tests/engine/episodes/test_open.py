@@ -1,14 +1,18 @@
-"""How an episode asks for its turn."""
+"""How an episode is opened, once, and asks for its turn."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from engine.app.actor import Actor
 from engine.app.triggers import event
-from engine.episodes.open import untouched
+from engine.episodes.open import open_episode, untouched
 from engine.lanes.intake import wanted_of
 from engine.lanes.lane import EMPTY, LaneInputs, Limits, Wanted, beginning, closing, decide, evolve
+from streams.errors import VersionConflict
 from streams.model.events import (
     EndStatus,
     EpisodeFinished,
@@ -102,3 +106,26 @@ def test_a_lane_that_is_closed_lets_all_that_wait_run():
     assert (lane.waiting, lane.admitted) == ((), ())
     assert kept == LaneKept(newest_number=3)
     assert beginning(recorded(moved, kept, seq=2)) == 1
+
+
+class Unanswered:
+    """A log that gets no answer to an append, and looks whether the commit of that id is there."""
+
+    def __init__(self, log):
+        self._log = log
+
+    async def append(self, subject, commit, *, after):
+        try:
+            return await self._log.append(subject, commit, after=after)
+        except VersionConflict:
+            for record in await self._log.read(subject, after=after):
+                if record.commit.id == commit.id:
+                    return record.seq
+            raise
+
+
+async def test_what_was_opened_before_is_not_new_though_no_answer_came(ports):
+    unanswered = replace(ports, log=Unanswered(ports.log))
+    first = await open_episode(ports, opened(), at=EPOCH, trace="")
+    later = EPOCH + timedelta(seconds=12)
+    assert (first, await open_episode(unanswered, opened(), at=later, trace="")) == (True, False)

@@ -453,7 +453,7 @@ async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app):
     async with running(app, ports):
         life_ = await lived(ports, id_)
     first = life_.records[0].commit
-    assert (first.id, len(first.events)) == (f"open.{id_}", 1)
+    assert (first.id.startswith(f"open.{id_}."), len(first.events)) == (True, 1)
 
 
 async def test_an_event_that_found_the_log_away_is_handed_back_and_comes_again(ports, app, prompt):
