@@ -248,16 +248,28 @@ def _ended(ends: Mapping[tuple[str, int], Placed | None], wait: SignalWaited, pl
 def an_answer_stands_once(evidence: Evidence) -> Breaches:
     """One for each request; and what has ended without one was canceled."""
     for life in evidence.lives.values():
-        asked = Counter(placed.event.step_no for placed in life.of(EpisodeBlocked))
-        answered = Counter(placed.event.step_no for placed in life.of(EpisodeResolved))
-        if max([*asked.values(), *answered.values()], default=0) > 1:
-            yield f"{life.id}: asked {asked}, answered {answered}"
-        ids = [placed.event.decision_id for placed in life.of(EpisodeResolved)]
-        if len(ids) != len(set(ids)):
-            yield f"{life.id}: {ids} answers twice"
-        for step_no in asked - answered:
-            if life.finished is None or life.finished.error_class != "canceled":
-                yield f"{life.id}: nobody has answered step {step_no}"
+        yield from answered_twice_or_never(life)
+
+
+def answered_twice_or_never(life: Life) -> Breaches:
+    """Before it waits for the answer that is its next step, an episode may be parked there."""
+    asked = Counter(_asked_of(placed.event) for placed in life.of(EpisodeBlocked))
+    ends = [placed.event for placed in life.of(EpisodeResolved)]
+    answered = Counter((end.step_no, end.park_no) for end in ends)
+    if max([*asked.values(), *answered.values()], default=0) > 1:
+        yield f"{life.id}: asked {asked}, answered {answered}"
+    # The same code may try it again when it is parked again, after a step.
+    ids = [(end.decision_id, end.park_no) for end in ends]
+    if len(ids) != len(set(ids)):
+        yield f"{life.id}: {ids} answers twice"
+    for step_no, _ in asked - answered:
+        if life.finished is None or life.finished.error_class != "canceled":
+            yield f"{life.id}: nobody has answered step {step_no}"
+
+
+def _asked_of(block: EpisodeBlocked) -> tuple[int, int]:
+    """Return the step for which an episode waits, and which time it is parked; 0: it is not."""
+    return block.step_no, block.parked.number if block.parked is not None else 0
 
 
 def what_nobody_answers_expires_in_time(evidence: Evidence) -> Breaches:
