@@ -1524,6 +1524,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_node_lease.py",
     ),
     Mutant(
+        "stop-newer-than-item",
+        "rows: an item is as new as the stop that came after what happened to it",
+        instead("greatest(step.journal_seq, advance.journal_seq)", "advance.journal_seq"),
+        "tests/projections/test_workflow_rows.py",
+    ),
+    Mutant(
         "earlier-opening-not-own",
         "opening: what was opened before is not new, though no answer came",
         gives('f"open.{episode_id}"'),

@@ -16,7 +16,7 @@ from projections.postgres import reader
 from projections.project import project as changes_of
 from streams.errors import UnreadableEvent
 from streams.json import raw
-from streams.model.events import StepReused
+from streams.model.events import StepApprovalGiven, StepReused
 from streams.ports.log import Commit, Recorded
 from tests.engine.workflows.flows import (
     cancel,
@@ -179,9 +179,34 @@ async def test_cutting_the_journal_anywhere_leaves_the_same_rows(pool, stack, wo
     journal, _ = lived(workflow, happens, stack)
     await write(pool, changes_of(journal, stack=stack), stack=stack)
     whole = [await rows_of(pool, each, stack=stack) for each in TABLES]
-    for record in journal:
-        await write(pool, changes_of([record], stack=stack), stack=stack)
-    assert [await rows_of(pool, each, stack=stack) for each in TABLES] == whole
+    one_by_one = [[record] for record in journal]
+    halves = [[journal[:cut], journal[cut:]] for cut in range(1, len(journal))]
+    for parts in (one_by_one, *halves):
+        for part in parts:
+            await write(pool, changes_of(part, stack=stack), stack=stack)
+        assert [await rows_of(pool, each, stack=stack) for each in TABLES] == whole
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+async def test_an_item_that_is_stopped_after_one_of_two_approvals_is_as_new_as_the_stop(
+    pool, stack, is_apart
+):
+    journal, _ = lived(flow(ASKING), [cancel()], stack)
+    (asked,) = journal[1].commit.events
+    given_ = StepApprovalGiven(
+        step="a", by="ada", approval=asked.approval, decision_id="d1", inputs=asked.inputs
+    )
+    events = [each.commit.events for each in journal]
+    lives = [*events[:2], (given_,), *events[2:]]
+    records = [
+        replace(journal[0], seq=seq, commit=replace(journal[0].commit, id=f"c{seq}", events=each))
+        for seq, each in enumerate(lives, start=1)
+    ]
+    parts = [[each] for each in records] if is_apart else [records[:2], records[2:]]
+    for part in parts:
+        await write(pool, changes_of(part, stack=stack), stack=stack)
+    row = await only_row(pool, "workflow_steps", stack=stack)
+    assert (row["status"], row["journal_seq"]) == ("canceled", 4)
 
 
 TABLES = ("workflow_instances", "workflow_steps")

@@ -179,8 +179,10 @@ def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -
         return earlier | _said(row) | {name: row[name] for name in _LAST}
     if statement == episodes.ANSWER:
         return earlier | row
-    if statement == workflows.ADVANCE and row["status"] is not None:
-        return earlier | _said(row) | {name: row[name] for name in _LAST_OF_ITEM}
+    if statement == workflows.ADVANCE:
+        last = {} if row["status"] is None else {name: row[name] for name in _LAST_OF_ITEM}
+        seq = max(earlier["journal_seq"], row["journal_seq"])
+        return earlier | _said(row) | last | {"journal_seq": seq}
     if statement == workflows.ADVANCE_INSTANCE:
         return earlier | _said(row) | _kept(earlier, _FIRST_OF_INSTANCE)
     return earlier | _said(row) | _MADE.get(statement.name, {})
