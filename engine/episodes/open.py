@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from engine.episodes.episode import Status, fold
 from engine.episodes.latest_ends import adapted, ends_in
 from engine.runtime.store import append_first
+from streams.clock import us_of
 from streams.errors import TimerConflict, Unavailable, UnreadableEvent
 from streams.keys import ends_key
 from streams.model.events import EpisodeEvent, EpisodeOpened
@@ -44,8 +45,6 @@ PLACE: Final = "place"
 ATTEND: Final = "attend"
 """Purpose of the timer of a waiting episode. The key is the episode."""
 
-
-US_PER_S: Final = 1_000_000
 
 TRIES_MAX: Final = 8
 """Most attempts to arm a timer that others arm at the same time; each moves it forward."""
@@ -114,9 +113,8 @@ async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime, tra
     The reactor sends the command to start it, unless its lane does.
     """
     episode_id = opened.episode_id
-    at_us = round(at.timestamp() * US_PER_S)
     # Without an answer, the log looks for this id: what somebody opened before must not have it.
-    id_ = f"open.{episode_id}.{opened.opened_by}.{at_us:x}"  # guard: earlier-opening-not-own
+    id_ = f"open.{episode_id}.{opened.opened_by}.{us_of(at):x}"  # guard: earlier-opening-not-own
     commit = Commit(id=id_, at=at, events=(opened,), trace=trace)
     return await append_first(ports.log, ports.stack.episode(episode_id), commit)
 

@@ -49,7 +49,7 @@ from engine.runtime.tasks import NodeTasks, wait_first
 from engine.usercode.tool_calls import ToolCalls
 from engine.waits import signals as waits
 from engine.waits.unpark import ParkedWatcher
-from streams.clock import Clock, SystemClock
+from streams.clock import Clock, SystemClock, us_of
 from streams.errors import Incompatible, StreamError, Unavailable
 from streams.model.losses import LogLost
 from streams.model.modes import NodeMode
@@ -85,7 +85,6 @@ RESTART_S: Final = 0.2
 
 RESTART_MAX_S: Final = 5.0
 
-US_PER_S: Final = 1_000_000
 
 log = structlog.get_logger("vigil.node")
 
@@ -426,7 +425,7 @@ class Node:
 
     def _writer_ids(self) -> Iterator[str]:
         """Return ids that no other node uses, nor one of this name at another time."""
-        since_us = round(self._clock.now().timestamp() * US_PER_S)
+        since_us = us_of(self._clock.now())
         return map("{}.{}".format, repeat(f"{self.name}.{since_us:x}"), count(1))
 
     def _helpers(

@@ -37,7 +37,7 @@ from engine.runtime.publish import PublicEvent
 from engine.runtime.tasks import wait_first, wait_set
 from engine.runtime.watch import follow
 from engine.validation import backoff_s
-from streams.clock import Clock
+from streams.clock import Clock, us_of
 from streams.errors import (
     RevisionConflict,
     StreamError,
@@ -71,8 +71,6 @@ SILENT_S: Final = 5.0
 DELAY_S_MIN: Final = 0.1
 DELAY_S_MAX: Final = 5.0
 """Wait after a failure, in seconds: doubled for each one in a row."""
-
-US_PER_S: Final = 1_000_000
 
 STUCK_S: Final = 30.0
 """Wait before looking again at what only another version can read."""
@@ -296,7 +294,7 @@ class LazyWriter:
     async def publish(self, events: Sequence[Publication]) -> None:
         """See `FencedWriter.publish`."""
         if self._writer is None:
-            at_us = round(self.clock.now().timestamp() * US_PER_S)
+            at_us = us_of(self.clock.now())
             self._writer = await self.ports.domain_events.fence(
                 started_event(self.part),
                 {"node": self.node, "stream": self.part},

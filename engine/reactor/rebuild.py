@@ -20,9 +20,9 @@ from datetime import datetime
 from typing import Final
 
 from engine.reactor.count_ends import count_ends
-from engine.reactor.reactor import COMMITS_MAX, US_PER_S, carry_out, derive
+from engine.reactor.reactor import COMMITS_MAX, carry_out, derive
 from engine.reactor.states import AggregateStates
-from streams.clock import Clock
+from streams.clock import Clock, us_of
 from streams.errors import Unavailable
 from streams.keys import started_event
 from streams.layout import Stream
@@ -108,7 +108,7 @@ class MissingEventsWriter:
 async def fence(ports: Ports, clock: Clock, part: str) -> FencedWriter:
     """Have whoever published what follows from the stream `part` refused from now on."""
     payload = {"node": "", "stream": part}
-    at_us = round(clock.now().timestamp() * US_PER_S)
+    at_us = us_of(clock.now())
     id_ = f"reactor.{part}.rebuild.{at_us:x}"
     return await ports.domain_events.fence(started_event(part), payload, id=id_)
 
