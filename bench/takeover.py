@@ -53,7 +53,7 @@ NODE_STOPS_S_MAX: Final = 40.0
 class Nodes:
     """Two node processes; one that was ended is started again under its own name."""
 
-    def __init__(self, url: str, *, lease_s: float) -> None:
+    def __init__(self, url: str, *, lease_s: int) -> None:
         """Run nodes on the server at `url`."""
         self._environ = {
             **os.environ,
@@ -131,7 +131,7 @@ class Journal:
         return steps
 
 
-async def takeovers(number: int, *, lease_s: float, samples: int) -> list[float]:
+async def takeovers(number: int, *, lease_s: int, samples: int) -> list[float]:
     """Return the seconds from signal `number` to the next step elsewhere, `samples` times."""
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -148,7 +148,7 @@ async def takeovers(number: int, *, lease_s: float, samples: int) -> list[float]
                 ]
 
 
-async def _takeover(nodes: Nodes, journal: Journal, number: int, *, lease_s: float) -> float:
+async def _takeover(nodes: Nodes, journal: Journal, number: int, *, lease_s: int) -> float:
     await journal.wait_steps(SETTLE_STEPS)
     if number == signal.SIGKILL:
         # The younger its last heartbeat is, the longer a killed node's lease has to run.
@@ -166,7 +166,7 @@ async def _takeover(nodes: Nodes, journal: Journal, number: int, *, lease_s: flo
 def main() -> None:
     """Measure both signals and print a line for each."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--lease", type=float, default=2.0, help="in seconds")
+    arguments.add_argument("--lease", type=int, default=2, help="in whole seconds")
     arguments.add_argument("--samples", type=int, default=20)
     chosen = arguments.parse_args()
     for name, number in SIGNALS.items():

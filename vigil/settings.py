@@ -138,8 +138,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A label such as `qa`. It makes a stack of its own: `<stack>-<env>`."""
     node: str = ""
     """This process's name, unique in the stack. Empty: the app's, or one that is made here."""
-    lease_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
-    """Longest that a dead node can block an episode, in seconds."""
+    lease_s: Annotated[int, Meta(ge=1, le=3600)] = 30
+    """Longest that a dead node can block an episode, in seconds. The server counts whole ones, and
+    notices up to 0.25 s late that a lease is over."""
     grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
     mode: Literal["full", "trigger_only", "disabled"] = "full"
@@ -348,7 +349,10 @@ def _converted(key: str, given: object) -> Any:  # noqa: ANN401 - each has its o
         return msgspec.convert(given, type_, strict=not isinstance(given, str) or type_ is str)
     except msgspec.ValidationError as error:
         least, most = bounds(key) or (None, None)
-        raise ValueError("use text" if most is None else f"use {least:g} to {most:g}") from error
+        kind = "a number" if isinstance(DEFAULTS[key], float) else "a whole number"
+        raise ValueError(
+            "use text" if most is None else f"use {kind} from {least:g} to {most:g}"
+        ) from error
 
 
 def bounds(key: str) -> tuple[float, float] | None:

@@ -49,7 +49,7 @@ from streams.errors import LeaseLost
 RECLAIM_MAX: Final = 100
 """How many lapsed claims `reclaim_expired` returns by default."""
 
-CUT_SHORT_S: Final = 1.0
+CUT_SHORT_S: Final = 1
 """What is left of the life of a claim that was cut short, in seconds: the server's least."""
 
 ERROR_CHARS_MAX: Final = 1000

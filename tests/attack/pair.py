@@ -28,7 +28,7 @@ from tests.streams.jetstream.wire import Tap, Wire
 
 APP: Final = "tests.attack.app:app"
 
-LEASE_S: Final = 1.5
+LEASE_S: Final = 2
 
 LEASES_FROZEN: Final = 2.5
 """How long a node stands still: long enough that another one takes over."""

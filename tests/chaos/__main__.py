@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--episodes", type=int, default=1_000, help="in each run")
     parser.add_argument("--functions", type=int, default=500, help="episodes of functions, too")
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--lease-s", type=float, default=2.0)
+    parser.add_argument("--lease-s", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=30.0, help="how long things go wrong")
     parser.add_argument("--seed", type=int, help="of the first run; the next one counts on")
     return parser.parse_args()

@@ -58,7 +58,7 @@ class Size:
     functions: int
     """Episodes of functions, which ask people."""
     nodes: int
-    lease_s: float
+    lease_s: int
     during_s: float
     """How long events are published and things go wrong."""
     ends_s_max: float = ENDS_S_MAX

@@ -13,7 +13,7 @@ from tests.chaos.run import Size, run
 SEED: Final = 9
 """One whose few faults are of every kind."""
 
-SMALL: Final = Size(episodes=90, functions=30, nodes=3, lease_s=1.5, during_s=8.0)
+SMALL: Final = Size(episodes=90, functions=30, nodes=3, lease_s=2, during_s=8.0)
 
 
 @pytest.mark.nightly
@@ -28,7 +28,7 @@ async def test_nothing_is_lost_doubled_or_stuck_whatever_breaks(tmp_path: Path):
 
 def test_a_seed_plans_the_same_faults_again():
     def planned(seed: int):
-        return plan(seed, nodes=3, lease_s=2.0, during_s=30.0)
+        return plan(seed, nodes=3, lease_s=2, during_s=30.0)
 
     assert planned(1) == planned(1)
     assert planned(1) != planned(2)

@@ -15,7 +15,7 @@ from bench.takeover import takeovers
 
 pytestmark = pytest.mark.nightly
 
-LEASE_S: Final = 1.0
+LEASE_S: Final = 1
 LAPSE_S_MAX: Final = 0.5
 """From a lease's end to the next step elsewhere, on a machine that does nothing else."""
 
@@ -31,6 +31,6 @@ async def test_a_killed_nodes_episode_goes_on_elsewhere_when_its_lease_ends():
 
 
 async def test_a_stopped_nodes_episode_goes_on_elsewhere_at_once():
-    took_s = await takeovers(signal.SIGTERM, lease_s=30.0, samples=2)
+    took_s = await takeovers(signal.SIGTERM, lease_s=30, samples=2)
 
     assert max(took_s) < HANDOVER_S_MAX + BUSY_S

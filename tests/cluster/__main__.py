@@ -91,7 +91,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--episodes", type=int, default=300, help="in each run")
     parser.add_argument("--functions", type=int, default=150, help="episodes of functions, too")
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--lease-s", type=float, default=5.0)
+    parser.add_argument("--lease-s", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=50.0, help="how long things go wrong")
     parser.add_argument("--seed", type=int, help="of the first run; the next one counts on")
     parser.add_argument("--within", type=Path, help="folder in which logs and stores are left")

@@ -13,7 +13,7 @@ from tests.cluster.faults import ServerFault, plan_servers
 from tests.cluster.run import run
 
 SEED: Final = 4
-SMALL: Final = Size(episodes=30, functions=10, nodes=2, lease_s=2.0, during_s=4.0)
+SMALL: Final = Size(episodes=30, functions=10, nodes=2, lease_s=2, during_s=4.0)
 
 
 @pytest.mark.nightly

@@ -27,7 +27,7 @@ from tests.contracts.foreign import MemoryOrders, Orders, ServerOrders
 from tests.contracts.time import ContractClock, ContractLoop, running_loop
 from tests.size import is_full
 
-LEASE_TTL_S: Final = 1.0
+LEASE_TTL_S: Final = 1
 """The shortest lease the server allows: lapses come quickly."""
 
 Publish: TypeAlias = Callable[[str, bytes, Mapping[str, str]], Awaitable[None]]

@@ -59,7 +59,7 @@ again after 10."""
 LOOK_S: Final = 0.005
 """Between two looks for it, in seconds."""
 
-LEASE_TTL_S: Final = 1.0
+LEASE_TTL_S: Final = 1
 """Short, so that a crash is noticed soon; long enough for a busy machine to renew, in seconds."""
 
 HAPPENED: Final = "thing.happened"

@@ -107,7 +107,7 @@ SETTINGS = [
         87,
         "a setting has a value that it cannot have",
         'lease_s = "soon"',
-        "vigil.toml: lease_s = 'soon': use 1 to 3600",
+        "vigil.toml: lease_s = 'soon': use a whole number from 1 to 3600",
         "command",
     ),
 ]

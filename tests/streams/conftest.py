@@ -14,7 +14,7 @@ from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.streams.jetstream.wire import Wire
 
-SETTINGS: Final = LinkSettings(lease_ttl_s=5.0, patience_s=20.0)
+SETTINGS: Final = LinkSettings(lease_ttl_s=5, patience_s=20.0)
 
 
 @pytest.fixture

@@ -100,6 +100,11 @@ def test_a_number_may_be_said_in_text(tmp_path, flags):
     assert getattr(settings.read(flags, folder=tmp_path).settings, setting) == float(said)
 
 
+def test_a_lease_lasts_whole_seconds_as_the_server_drops_the_rest(tmp_path):
+    with pytest.raises(Mistake, match="use a whole number from 1 to 3600"):
+        settings.read({"lease_s": "1.9"}, folder=tmp_path)
+
+
 def test_a_wrong_flag_is_named_as_it_was_typed(tmp_path):
     with pytest.raises(Mistake, match="--replicas = 'many'"):
         settings.read({"replicas": "many"}, folder=tmp_path)

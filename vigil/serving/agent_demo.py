@@ -75,7 +75,7 @@ CHANGES: Final = "compress.call"
 
 NODES: Final = ("first", "second")
 
-LEASE_S: Final = 5.0
+LEASE_S: Final = 5
 """A node that is killed is missed after so long, in seconds."""
 
 GRACE_S: Final = 3.0

@@ -30,8 +30,9 @@ class LinkSettings:
 
     name: str = "vigil"
     """The connection's name in the server's own reports."""
-    lease_ttl_s: float = 30.0
-    """Longest that a dead node can hold a lease. The server accepts 1 s or more."""
+    lease_ttl_s: int = 30
+    """Longest that a dead node can hold a lease. The server accepts 1 s or more, drops what is less
+    than a second, and notices up to 0.25 s late that the time is over."""
     replicas: int = 1
     """Copies of every stream, used when it is created."""
     partitions: int | None = None

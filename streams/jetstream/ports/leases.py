@@ -29,6 +29,7 @@ from streams.jetstream.connection import headers
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import Headers
 from streams.jetstream.messages.publish import WrongSequence
+from streams.jetstream.ports.bucket import SECONDS
 from streams.jetstream.ports.follow import Tails
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
 from streams.json import UNDECODABLE
@@ -70,7 +71,7 @@ class JetStreamLeases:
         self._lost_answers: dict[tuple[str, int], float] = {}
 
     @property
-    def ttl_s(self) -> float:
+    def ttl_s(self) -> int:
         """See `Leases.ttl_s`."""
         return self._link.settings.lease_ttl_s
 
@@ -162,7 +163,7 @@ class JetStreamLeases:
 
     async def cut_short(self, *, holder: str) -> Sequence[str]:
         """See `Leases.cut_short`."""
-        life = {headers.TTL: f"{round(CUT_SHORT_S * 1000)}ms"}
+        life = {headers.TTL: f"{CUT_SHORT_S}{SECONDS}"}
         async with aclosing(self._keys.every()) as messages:
             found = [each async for each in messages if _holder(each) == holder]
         cut: list[str] = []
@@ -223,7 +224,7 @@ class JetStreamLeases:
             lease_until=now + timedelta(seconds=self.ttl_s),
             attempt=lease.attempt,
         )
-        life = {headers.TTL: f"{round(self.ttl_s * 1000)}ms"}
+        life = {headers.TTL: f"{self.ttl_s}{SECONDS}"}
         revision = await self._keys.write(
             lease.key, _encoder.encode(claim), more=life, expected=expected
         )

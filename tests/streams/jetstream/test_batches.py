@@ -19,7 +19,7 @@ from tests.streams.jetstream.test_outages import OUTAGES, chain, reached
 from tests.streams.jetstream.wire import eventually
 
 SETTINGS: Final = LinkSettings(
-    patience_s=20.0, lease_ttl_s=5.0, group=GroupSettings(least=0, is_fixed=True)
+    patience_s=20.0, lease_ttl_s=5, group=GroupSettings(least=0, is_fixed=True)
 )
 """Each write goes in a batch, with whatever else there is at that moment."""
 

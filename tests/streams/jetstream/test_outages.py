@@ -206,7 +206,7 @@ async def test_an_event_watch_goes_on(own_nats, ports, outage):
 
 @pytest.mark.parametrize("outage", OUTAGES)
 async def test_a_lapse_during_an_outage_is_seen_after_it(own_nats, stack, outage):
-    settings = LinkSettings(lease_ttl_s=1.0)
+    settings = LinkSettings(lease_ttl_s=1)
     async with (
         connect(own_nats.url, stack=stack, settings=settings) as ports,
         ports.leases.watch() as watch,

@@ -31,7 +31,7 @@ def cut_off_at(stage):
 
 
 def settings(partitions=None):
-    return LinkSettings(partitions=partitions, lease_ttl_s=5.0, patience_s=1.0)
+    return LinkSettings(partitions=partitions, lease_ttl_s=5, patience_s=1.0)
 
 
 async def note_followed(ports):

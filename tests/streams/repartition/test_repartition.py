@@ -549,7 +549,7 @@ def die(stage, done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-settings = LinkSettings(lease_ttl_s=1.0)
+settings = LinkSettings(lease_ttl_s=1)
 asyncio.run(repartition(url, stack=Stack(name), to=3, tell=die, settings=settings))
 """
 
