@@ -107,6 +107,7 @@ async def cluster(
         yield cluster
 
 
+@pytest.mark.nightly
 async def test_accounts_may_each_have_a_stack_of_one_name(
     cluster: Cluster, accounts: EmbeddedNats, gate: Path
 ):

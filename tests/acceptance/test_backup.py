@@ -113,6 +113,7 @@ store = "archive"
 """
 
 
+@pytest.mark.nightly
 async def test_the_tables_of_a_restored_stack_have_what_was_archived_before_the_backup(
     cluster, tmp_path
 ):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.acceptance.cluster import Cluster
+
+pytestmark = pytest.mark.nightly
 
 GOOD = {"order": "good"}
 

@@ -200,6 +200,7 @@ async def knock(cluster: Cluster, node: str) -> None:
     await cluster.publish("door.knocked", knocks)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 async def test_a_secret_is_nowhere_but_in_the_results_that_a_replay_reads(cluster, tmp_path):
     async with Echo().serving() as echo, Traffic().watched(cluster.nats_url) as traffic:

@@ -49,6 +49,7 @@ def test_other_terminals_in_the_folder_find_what_up_runs(vigil, write_app):
     assert_gone(processes)
 
 
+@pytest.mark.nightly
 def test_other_terminals_find_what_up_keeps_elsewhere(vigil, write_app, tmp_path):
     write_app()
     elsewhere = tmp_path / "elsewhere"
@@ -188,6 +189,7 @@ def test_a_demo_with_an_agent_ends_after_its_seconds_though_its_story_has_not(vi
     assert "It has not ended. Run `vigil demo --agent` again" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_demo_whose_agent_fails_says_why(vigil):
     unknown = ("demo", "--agent", "--model", "openai:nobody-knows")

@@ -52,6 +52,7 @@ def publish_and_wait(vigil, *, total: int) -> set[str]:
     return {row["node"] for row in rows}
 
 
+@pytest.mark.nightly
 def test_nodes_share_the_work_and_one_of_them_projects(connected, write_app):
     write_app()
     with running_nodes(connected) as parent:

@@ -42,6 +42,7 @@ def execute(vigil: Vigil, text: str) -> None:
     asyncio.run(done())
 
 
+@pytest.mark.nightly
 def test_the_tables_are_verified_and_rebuilt_after_a_kill_too(filled: Vigil):
     view = filled.ask("projections", "status")
     assert {each["projection"] for each in view["projections"]} >= {"journal", "state", "dead"}

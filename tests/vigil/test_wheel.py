@@ -82,6 +82,7 @@ def test_it_is_not_the_sources_that_are_tested(vigil):
     assert str(ROOT) not in where
 
 
+@pytest.mark.nightly
 def test_the_demo_runs_and_ends_by_itself(vigil):
     done = vigil.run("demo", "--seconds", "3")
 

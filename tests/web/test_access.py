@@ -41,8 +41,11 @@ async def violations(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light")], ids=str
+    ("size", "scheme"),
+    [(WIDE, "light"), (PHONE, "light"), pytest.param(WIDE, "dark", marks=pytest.mark.nightly)],
+    ids=str,
 )
+@pytest.mark.timeout(600)
 async def test_no_screen_keeps_anybody_out(browser, served, size, scheme):
     where = addresses_of(served.command)
     found: list[str] = []

@@ -142,7 +142,7 @@ def streamed():
     return told_by("stream", "content")
 
 
-@pytest.fixture(params=["told", "streamed"])
+@pytest.fixture(params=["told", pytest.param("streamed", marks=pytest.mark.nightly)])
 def either(request):
     """What is the same whether answers are streamed and content is told, or not."""
     return request.getfixturevalue(request.param)

@@ -72,7 +72,10 @@ async def messages_on_server(nats, stack) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("adapter", ["folder", "nats", "s3"])
+@pytest.mark.parametrize(
+    "adapter",
+    ["folder", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("nats", "s3"))],
+)
 async def test_kills_while_old_segments_leave_lose_nothing_else_and_leave_no_file(
     adapter, nats, stack, tmp_path: Path
 ):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.async_api import expect
 
 from tests.web.signing import sign_in
+
+pytestmark = pytest.mark.nightly
 
 TO = "later@example.org"
 LETTER = "select 1 from dead_letters where output_key = 'mail:later@example.org'"

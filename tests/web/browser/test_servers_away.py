@@ -67,7 +67,7 @@ async def watching(page: Page, served: Served, sku: str) -> None:
     await page.evaluate("window.isThisPage = true")
 
 
-@pytest.mark.parametrize("name", ["Postgres", "NATS"])
+@pytest.mark.parametrize("name", ["Postgres", pytest.param("NATS", marks=pytest.mark.nightly)])
 async def test_a_killed_server_is_told_on_the_open_page_which_goes_on_once_it_is_back(
     page, apart, name
 ):
@@ -88,6 +88,7 @@ async def test_a_killed_server_is_told_on_the_open_page_which_goes_on_once_it_is
     assert await page.evaluate("window.isThisPage")
 
 
+@pytest.mark.nightly
 async def test_a_form_is_refused_without_the_log_keeps_its_words_and_works_once_that_is_back(
     page, apart
 ):
