@@ -1530,6 +1530,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_workflow_rows.py",
     ),
     Mutant(
+        "moved-on-before-stop",
+        "rows: an item that was over when its instance stopped is as new as its own end",
+        instead("ELSE advance.journal_seq", "ELSE greatest(step.journal_seq, advance.journal_seq)"),
+        "tests/projections/test_workflow_rows.py",
+    ),
+    Mutant(
         "earlier-opening-not-own",
         "opening: what was opened before is not new, though no answer came",
         gives('f"open.{episode_id}"'),

@@ -2,8 +2,13 @@
 -- attempt are as the last event says; otherwise NULL leaves a column as it is.
 -- $1 stack, $2 rows as JSON (projections/workflows.py, ItemProgress).
 UPDATE workflow_steps AS step SET
-    -- A stop of the same transaction came before, and may be of a later commit.
-    journal_seq = greatest(step.journal_seq, advance.journal_seq), -- guard: stop-newer-than-item
+    -- A stop of the same transaction came before, and may be of a later commit. It was about the item
+    -- unless a status says that this one had moved on by then.
+    journal_seq = CASE
+        WHEN advance.status IS NULL
+            THEN greatest(step.journal_seq, advance.journal_seq) -- guard: stop-newer-than-item
+        ELSE advance.journal_seq -- guard: moved-on-before-stop
+    END,
     status = coalesce(advance.status, step.status),
     error_class = CASE
         WHEN advance.status IS NULL THEN step.error_class ELSE advance.error_class

@@ -196,17 +196,35 @@ async def test_an_item_that_is_stopped_after_one_of_two_approvals_is_as_new_as_t
     given_ = StepApprovalGiven(
         step="a", by="ada", approval=asked.approval, decision_id="d1", inputs=asked.inputs
     )
+    await write_with(given_, pool, journal, stack=stack, is_apart=is_apart)
+    row = await only_row(pool, "workflow_steps", stack=stack)
+    assert (row["status"], row["journal_seq"]) == ("canceled", 4)
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+async def test_an_item_that_was_over_when_its_instance_stopped_is_as_new_as_its_end(
+    pool, stack, is_apart
+):
+    (started, begun, stopped), _ = lived(flow("a"), [cancel()], stack)
+    prepared = replace(begun, commit=replace(begun.commit, events=begun.commit.events[:1]))
+    earlier = "00000000-0000-0000-0000-000000000007"
+    reused = StepReused(step="a", item=0, episode_id=earlier, result=raw({"x": 1}))
+    journal = [started, prepared, stopped]
+    await write_with(reused, pool, journal, stack=stack, is_apart=is_apart)
+    row = await only_row(pool, "workflow_steps", stack=stack)
+    assert (row["status"], row["journal_seq"]) == ("done", 3)
+
+
+async def write_with(event, pool, journal, *, stack, is_apart):
+    """Write a journal with an event as its third commit: each alone, or all from there at once."""
     events = [each.commit.events for each in journal]
-    lives = [*events[:2], (given_,), *events[2:]]
     records = [
         replace(journal[0], seq=seq, commit=replace(journal[0].commit, id=f"c{seq}", events=each))
-        for seq, each in enumerate(lives, start=1)
+        for seq, each in enumerate([*events[:2], (event,), *events[2:]], start=1)
     ]
     parts = [[each] for each in records] if is_apart else [records[:2], records[2:]]
     for part in parts:
         await write(pool, changes_of(part, stack=stack), stack=stack)
-    row = await only_row(pool, "workflow_steps", stack=stack)
-    assert (row["status"], row["journal_seq"]) == ("canceled", 4)
 
 
 TABLES = ("workflow_instances", "workflow_steps")

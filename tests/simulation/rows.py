@@ -180,9 +180,10 @@ def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -
     if statement == episodes.ANSWER:
         return earlier | row
     if statement == workflows.ADVANCE:
-        last = {} if row["status"] is None else {name: row[name] for name in _LAST_OF_ITEM}
+        if row["status"] is not None:
+            return earlier | _said(row) | {name: row[name] for name in _LAST_OF_ITEM}
         seq = max(earlier["journal_seq"], row["journal_seq"])
-        return earlier | _said(row) | last | {"journal_seq": seq}
+        return earlier | _said(row) | {"journal_seq": seq}
     if statement == workflows.ADVANCE_INSTANCE:
         return earlier | _said(row) | _kept(earlier, _FIRST_OF_INSTANCE)
     return earlier | _said(row) | _MADE.get(statement.name, {})
