@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from random import Random
 from typing import Final
 
 import msgspec
@@ -60,7 +62,7 @@ from tests.simulation.calling import POKE
 from tests.simulation.deploying import SEND
 from tests.simulation.evidence import Breaches, Evidence, Life, identity, payload_of
 from tests.simulation.outside import Call
-from tests.simulation.rows import folded
+from tests.simulation.rows import Tables, folded
 from tests.simulation.world import History
 from tests.told import wrong
 
@@ -83,6 +85,9 @@ WOKEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
 
 NOBODY: Final = ""
 """Who has an episode that waits."""
+
+CUT_TO: Final = (3, 30, 300)
+"""Most commits of a part, in each of the ways in which a journal is cut."""
 
 ORDINARY: Final = {"watch", "duty"}
 """The actors of every world. What wakes the others is judged in files of their own."""
@@ -443,8 +448,21 @@ def what_follows_from_the_journal_is_told(evidence: Evidence) -> Breaches:
 def i6_the_rows_are_the_fold_of_the_journal(evidence: Evidence) -> Breaches:
     history = evidence.history
     wanted = folded(history.journal, stack=history.stack)
-    for place in wanted.keys() | history.rows.tables.keys():
-        is_, should = history.rows.tables.get(place), wanted.get(place)
+    yield from _differences(history.rows.tables, wanted)
+
+
+def i6_the_rows_are_the_same_wherever_the_journal_is_cut(evidence: Evidence) -> Breaches:
+    history = evidence.history
+    wanted = folded(history.journal, stack=history.stack)
+    rng = Random(history.seed)
+    for most in CUT_TO:
+        sizes = iter(partial(rng.randint, 1, most), None)
+        yield from _differences(folded(history.journal, stack=history.stack, sizes=sizes), wanted)
+
+
+def _differences(tables: Tables, wanted: Tables) -> Breaches:
+    for place in wanted.keys() | tables.keys():
+        is_, should = tables.get(place), wanted.get(place)
         if is_ != should:
             yield f"{place}: {is_} instead of {should}"
 
@@ -499,6 +517,7 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     i5_nothing_that_was_acknowledged_is_lost,
     a_signal_is_a_dead_letter_if_its_wait_ended_otherwise,
     i6_the_rows_are_the_fold_of_the_journal,
+    i6_the_rows_are_the_same_wherever_the_journal_is_cut,
     budgets_and_loops_end_an_episode_in_time,
     a_finding_has_one_active_life_at_a_time,
     an_intent_is_carried_out_once_and_recorded_as_it_was,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import islice, repeat
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -55,6 +56,9 @@ _FIRST: Final = ("started_at", "first_node", "model")
 _FIRST_OF_INSTANCE: Final = ("stopping_at", "compensating_at")
 """The same of an instance of a workflow."""
 
+_FIRST_OF_ITEM: Final = ("begun_at",)
+"""The same of an item of a step."""
+
 _WHOLE: Final = (
     ("status", ("blocked_by",)),
     ("resolution", ("decided_by", "decided_reason", "decision_id")),
@@ -81,11 +85,15 @@ _MADE: Final = {ADMIT.name: {"state": "admitted"}, SUPERSEDE.name: {"status": SU
 """What a statement itself says of a row."""
 
 
+Tables: TypeAlias = dict[tuple[object, ...], Any]
+"""Table and keys → row."""
+
+
 @dataclass
 class Rows:
     """Tables and the checkpoint of each partition, which move together."""
 
-    tables: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
     checkpoints: dict[str, int] = field(default_factory=dict)
     """By projection; without one, nothing of it has been read."""
     fenced: int = 0
@@ -180,10 +188,10 @@ def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -
     if statement == episodes.ANSWER:
         return earlier | row
     if statement == workflows.ADVANCE:
+        said = _said(row) | _kept(earlier, _FIRST_OF_ITEM)
         if row["status"] is not None:
-            return earlier | _said(row) | {name: row[name] for name in _LAST_OF_ITEM}
-        seq = max(earlier["journal_seq"], row["journal_seq"])
-        return earlier | _said(row) | {"journal_seq": seq}
+            return earlier | said | {name: row[name] for name in _LAST_OF_ITEM}
+        return earlier | said | {"journal_seq": max(earlier["journal_seq"], row["journal_seq"])}
     if statement == workflows.ADVANCE_INSTANCE:
         return earlier | _said(row) | _kept(earlier, _FIRST_OF_INSTANCE)
     return earlier | _said(row) | _MADE.get(statement.name, {})
@@ -212,11 +220,16 @@ def _advanced(row: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     return advanced
 
 
-def folded(records: Iterable[Recorded], *, stack: Stack) -> dict[tuple[object, ...], Any]:
-    """Return the tables that the whole journal leads to, one change after the other."""
-    rows = Rows()
-    for record in records:
-        for change in project([record], stack=stack):
+def folded(
+    records: Iterable[Recorded], *, stack: Stack, sizes: Iterable[int] = repeat(1)
+) -> Tables:
+    """Return the tables that the whole journal leads to, so many commits at a time."""
+    rows, left = Rows(), iter(records)
+    for size in sizes:
+        part = list(islice(left, size))
+        if not part:
+            break
+        for change in project(part, stack=stack):
             rows.change(change)
     return rows.tables
 
