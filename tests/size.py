@@ -22,6 +22,7 @@ WORDS: Final = frozenset(
         "attacked",  # A loss and a delay of each commit, not one of the two.
         "children",  # Each commit of a parent at which nodes are killed, not three of them.
         "contracts",  # Each combination of adapter and partitions, not each of both.
+        "cut",  # How many simulated worlds have their journals cut before they become rows.
         "flooded",  # How many updates a page is sent at once.
         "historic",  # How many events a new actor of a feed begins with.
         "instances",  # How many instances of a workflow.
