@@ -54,7 +54,8 @@ PLACE: Final = Statement(
 
 ADVANCE: Final = Statement(name="advance_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
 
-RESUME: Final = Statement(name="resume_workflow_steps", table=_STEPS_TABLE, keys=())
+# guard: resumed-before-it-begins
+RESUME: Final = Statement(name="resume_workflow_steps", table=_STEPS_TABLE, keys=(), rank=-1)
 
 STOP: Final = Statement(name="stop_workflow_steps", table=_STEPS_TABLE, keys=())
 

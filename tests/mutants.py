@@ -1530,6 +1530,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_workflow_rows.py",
     ),
     Mutant(
+        "resumed-before-it-begins",
+        "rows: items that were paused are resumed before others' have moved on",
+        gives("1").at("rank"),
+        "tests/projections/test_workflow_rows.py",
+    ),
+    Mutant(
         "moved-on-before-stop",
         "rows: an item that was over when its instance stopped is as new as its own end",
         instead("ELSE advance.journal_seq", "ELSE greatest(step.journal_seq, advance.journal_seq)"),

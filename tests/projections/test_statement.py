@@ -31,6 +31,12 @@ def test_statements_run_in_the_order_in_which_they_are_asked_for():
     assert [batch.statement for batch in arrange(changes)] == [UPDATE, INSERT]
 
 
+def test_of_two_statements_that_of_the_lower_rank_comes_first():
+    early = Statement(name="early", table="t", keys=(), rank=-1)
+    changes = [RowChange(UPDATE, Cell("b", 2)), RowChange(early, Cell("a", 1))]
+    assert [batch.statement for batch in arrange(changes)] == [early, UPDATE]
+
+
 def test_a_value_that_says_nothing_is_left_out():
     (batch,) = arrange([RowChange(INSERT, Cell("a"))])
     assert batch.document == '[{"key":"a"}]'

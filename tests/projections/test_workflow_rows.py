@@ -35,6 +35,7 @@ from tests.engine.workflows.flows import (
 from tests.projections.lives import AT, only_row, rows_of, write
 from tests.streams.workflow_samples import WORKFLOW_EVENTS
 
+ANOTHER = "00000000-0000-0000-0000-000000000008"
 TWO = (("a", {"for_each": lambda t, p: [{"n": 1}, {"n": 2}]}), ("b", needs("a")))
 ASKING = ("a", {"requires_approval": True, "approvers": ["ada"], "approval_expires_s": 60.0})
 
@@ -185,6 +186,21 @@ async def test_cutting_the_journal_anywhere_leaves_the_same_rows(pool, stack, wo
         for part in parts:
             await write(pool, changes_of(part, stack=stack), stack=stack)
         assert [await rows_of(pool, each, stack=stack) for each in TABLES] == whole
+
+
+@pytest.mark.parametrize(("workflow", "happens"), LIVES.values(), ids=LIVES)
+async def test_what_another_instance_did_in_the_same_transaction_changes_no_row(
+    pool, stack, workflow, happens
+):
+    journal, instance = lived(workflow, happens, stack)
+    (begun, *ended), _ = lived(flow("a", ("b", needs("a"))), [done("a"), cancel()], stack)
+    others = [replace(each, subject=stack.workflow(ANOTHER)) for each in (begun, *ended)]
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    whole = await reader.show_workflow(pool, stack, UUID(instance.begun.instance_id))
+    for cut in range(1, len(journal)):
+        for part in (others[:2] + journal[:cut], others[2:] + journal[cut:]):
+            await write(pool, changes_of(part, stack=stack), stack=stack)
+        assert await reader.show_workflow(pool, stack, UUID(instance.begun.instance_id)) == whole
 
 
 @pytest.mark.parametrize("is_apart", [True, False])

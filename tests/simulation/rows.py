@@ -16,7 +16,7 @@ from projections.errors import ProjectorFenced
 from projections.findings import SUPERSEDE, SUPERSEDED
 from projections.lanes import ADMIT, EMPTY, REMOVE
 from projections.project import project
-from projections.rows import RowChange, Statement
+from projections.rows import RowChange, Statement, ordered
 from streams.json import NOTHING
 from streams.layout import Stream
 from streams.ports.all import Ports
@@ -111,17 +111,17 @@ class Rows:
             self.fenced += 1
             raise ProjectorFenced(projection, expected=since)
         happened = list(records)
-        for change in project(happened, stack=stack):
-            self.change(change)
+        self.change(project(happened, stack=stack))
         self.checkpoints[projection] = max(record.seq for record in happened)
         return self.checkpoints[projection]
 
-    def change(self, change: RowChange) -> None:
-        """Apply one row change, but for a part of something that has no row."""
-        statement, row = change.statement, msgspec.structs.asdict(change.row)
-        whole = statement.part_of
-        if not whole or (whole, row[statement.keys[0]]) in self.tables:
-            self._change(statement, row)
+    def change(self, changes: Iterable[RowChange]) -> None:
+        """Apply row changes, but for parts of something that has no row."""
+        for statement, rows in ordered(changes):
+            whole = statement.part_of
+            for row in map(msgspec.structs.asdict, rows):
+                if not whole or (whole, row[statement.keys[0]]) in self.tables:
+                    self._change(statement, row)
 
     def _change(self, statement: Statement, row: dict[str, Any]) -> None:
         place = (statement.table, *(row[key] for key in statement.keys))
@@ -229,8 +229,7 @@ def folded(
         part = list(islice(left, size))
         if not part:
             break
-        for change in project(part, stack=stack):
-            rows.change(change)
+        rows.change(project(part, stack=stack))
     return rows.tables
 
 
