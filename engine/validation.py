@@ -56,6 +56,9 @@ _UNITS_MS: Final[Mapping[str, int]] = {
     "ms": 1,
 }
 
+_HOUR_S: Final = 3_600
+"""Whoever may say no less thinks in days."""
+
 _TEXT: Final = re.compile("".join(rf"(?:([0-9]{{1,12}}){unit})?" for unit in _UNITS_MS))
 
 
@@ -186,9 +189,12 @@ def seconds_of(value: object, *, least_s: float, most_s: float) -> float:
     """Return the seconds of a `Duration`; `ValueError`: it is none, or out of bounds."""
     seconds = _seconds(value)
     if seconds is None:
-        raise ValueError(f"{value!r} is not a duration; write 90, '15m' or '1h30m'")
+        like = "'12h' or '30d'" if least_s >= _HOUR_S else "90, '15m' or '1h30m'"
+        raise ValueError(f"{value!r} is not a duration; write {like}")
     if not least_s <= seconds <= most_s:
-        raise ValueError(f"{value!r} is not from {_spelled(least_s)} to {_spelled(most_s)} long")
+        is_long = least_s >= _HOUR_S and not isinstance(value, str)
+        said = f"{value} s" if is_long else repr(value)
+        raise ValueError(f"{said} is not from {_spelled(least_s)} to {_spelled(most_s)} long")
     return float(seconds)
 
 

@@ -12365,6 +12365,25 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/streams/jetstream/test_subject_keys.py",
     ),
     Mutant("open-work-is-not-erased", "erasure: open work is not erased", never, ERASURE),
+    Mutant(
+        "lost-segments-told",
+        "archive: segments that nobody has any more are told",
+        always,
+        "tests/vigil/test_archive.py",
+    ),
+    Mutant(
+        "archive-of-a-known-kind",
+        "archive: a store of another kind is no folder",
+        never,
+        "tests/vigil/test_archive.py",
+    ),
+    Mutant(
+        "archive-folder-is-there",
+        "archive: a folder that is not there is no empty archive",
+        never,
+        "tests/vigil/test_archive.py",
+    ),
+    Mutant("held-subject-not-erased", "erasure: what people hold is not erased", never, ERASURE),
     Mutant("erasure-noted-first", "erasure: who erased what is noted", dropped, ERASURE),
     Mutant(
         "plain-events-overwritten",

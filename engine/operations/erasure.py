@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from engine.retention.rules import RetentionHolds
 from streams.errors import BadName
 from streams.json import UNDECODABLE, raw
 from streams.layout import Kind, Stream
@@ -76,6 +77,8 @@ class ErasureTraces(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of those that are kept in the open: they are overwritten."""
     open: tuple[str, ...]
     """Episodes and instances that have not ended, up to `OPEN_SHOWN_MAX` of them."""
+    held: tuple[str, ...] = ()
+    """By what people hold some of it, such as `subject 123`."""
     aggregates: tuple[str, ...]
     """The subjects on the log of all aggregates with contents that go with the key."""
 
@@ -110,13 +113,16 @@ def erasure_of(
     )
 
 
-async def find_traces(ports: Ports, seals: Seals, subject: str) -> ErasureTraces:
+async def find_traces(
+    ports: Ports, seals: Seals, subject: str, *, holds: RetentionHolds | None = None
+) -> ErasureTraces:
     """Return what a stack has of a subject of data.
 
     `ports` are those of the log as it is, encrypted; `seals` know whose an aggregate is. All of the
     log is read.
     """
-    search = _Search(ports, seals, key_name(subject))
+    search = _Search(ports, seals, key_name(subject), holds or RetentionHolds())
+    search.note_held(subject_id=subject.partition("/")[2])
     for stream in (Stream.JOURNAL, Stream.STATE, Stream.DEAD):
         for partition in ports.stack.partitions_of(stream):
             await search.read(stream, partition)
@@ -129,6 +135,8 @@ class _Search:
     ports: Ports
     seals: Seals
     name: str
+    holds: RetentionHolds
+    held: set[str] = field(default_factory=set)
     encrypted: set[DataOwner] = field(default_factory=set)
     plain: set[DataOwner] = field(default_factory=set)
     begun: set[DataOwner] = field(default_factory=set)
@@ -165,7 +173,14 @@ class _Search:
             events=self.events,
             plain_events=tuple(self.plain_events),
             open=tuple(ended[:OPEN_SHOWN_MAX]),
+            held=tuple(sorted(self.held)),
             aggregates=tuple(sorted(self.subjects)),
+        )
+
+    def note_held(self, *, actor_id: str = "", episode_id: str = "", subject_id: str = "") -> None:
+        """Take note of what holds something of it, if anything does."""
+        self.held.update(
+            self.holds.reasons(actor_id=actor_id, episode_id=episode_id, subject_id=subject_id)
         )
 
     async def _take(self, record: Recorded) -> None:
@@ -185,6 +200,8 @@ class _Search:
         for event in commit.events:
             if isinstance(event, EpisodeOpened | WorkflowStarted) and is_ours:
                 self.begun.add(owner)
+                if isinstance(event, EpisodeOpened):
+                    self.note_held(actor_id=event.actor_id, episode_id=event.episode_id)
             elif isinstance(event, EpisodeFinished | WorkflowFinished):
                 self.begun.discard(owner)
 

@@ -238,6 +238,12 @@ async def list_episode_ids(
     return [UUID(str(row["episode_id"])) for row in rows]
 
 
+async def is_seen(pool: Pool, stack: Stack, kind: str, name: str) -> bool:
+    """Return whether there is a row of an `actor`, of an `episode` or about a `subject`."""
+    row = _only(await _rows(pool, "is_seen", stack.name, kind, name))
+    return bool(row and row["is_seen"])
+
+
 async def list_instance_ids(
     pool: Pool, stack: Stack, *, first: UUID, last: UUID, limit: int
 ) -> list[UUID]:

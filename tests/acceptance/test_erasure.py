@@ -143,6 +143,16 @@ class Desk:
         return Counter(each["subject_id"] for each in rows)
 
 
+def refused_while_held(desk):
+    held = [("actor", "desk"), ("subject", "123")]
+    for kind, name in held:
+        desk.order("retention", "hold", "add", kind, name)
+    refused = desk.vigil.run("erase", *WHOSE, "--yes")
+    assert (refused.returncode, "actor desk, subject 123" in refused.stderr) == (2, True)
+    for kind, name in held:
+        desk.order("retention", "hold", "remove", kind, name)
+
+
 @pytest.mark.timeout(300)
 async def test_what_is_erased_is_in_no_file_and_all_else_stays(cluster, tmp_path):
     desk = Desk(cluster, tmp_path)
@@ -158,6 +168,7 @@ async def test_what_is_erased_is_in_no_file_and_all_else_stays(cluster, tmp_path
     assert expected.items() <= planned["erased"].items()
     assert places_of(tmp_path / "nats", ERASED) == [AS_PUBLISHED]
 
+    refused_while_held(desk)
     said = desk.order("erase", *WHOSE, "--yes", "--reason", "asked by mail")
 
     assert "is destroyed" in said

@@ -17,7 +17,7 @@ from streams.ports.log import START, Commit
 from tests.projections.lives import WHOLE_LIFE, episode_id, projecting
 from tests.projections.test_projector import wait_projected
 from vigil.client import Client
-from vigil.errors import Mistake, Trouble
+from vigil.errors import Mistake, NotFound, Trouble
 
 CLOCK = SystemClock()
 EPISODE = episode_id(1)
@@ -99,6 +99,32 @@ async def test_what_is_held_does_not_go_until_it_is_released(client, pool, stack
     assert await client.retention.holds() == []
 
 
+async def test_the_beginning_of_an_id_holds_the_whole_episode(client, pool, stack, filled):
+    await client.retention.hold("episode", EPISODE[:8])
+    assert [each.held for each in await client.retention.holds()] == [EPISODE]
+    await client.retention.run()
+    assert await is_there(pool, stack)
+    assert (await client.retention.release("episode", EPISODE[:8])).is_new
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "remedy"),
+    [
+        ("actor", "monitro", "give --unseen"),
+        ("subject", "host/h1", "by its value alone, such as 'h1'"),
+        ("episode", episode_id(7), "give --unseen"),
+        ("episode", "abc", "episodes list"),
+    ],
+)
+async def test_what_is_not_there_is_held_only_on_purpose(client, filled, kind, held, remedy):
+    with pytest.raises(NotFound) as caught:
+        await client.retention.hold(kind, held)
+    assert remedy in str(caught.value.remedy)
+    assert await client.retention.holds() == []
+    if held != "abc":
+        assert (await client.retention.hold(kind, held, unseen=True)).is_new
+
+
 async def test_nobody_runs_while_a_node_does(client, ports, filled):
     assert await ports.leases.acquire(RETENTION, holder="n1") is not None
     with pytest.raises(Trouble, match="another process lets go what is old now"):
@@ -109,7 +135,7 @@ async def test_a_hold_that_the_rows_do_not_know_yet_is_no_success(ports, pool, m
     monkeypatch.setattr("vigil.client.stack.retention.LEVEL_S", 0.1)
     async with Client.on(ports, pool, by="ann") as client:
         with pytest.raises(Trouble):
-            await client.retention.hold("actor", "monitor")
+            await client.retention.hold("actor", "monitor", unseen=True)
         assert len(await client.retention.holds()) == 1
 
 

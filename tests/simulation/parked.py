@@ -15,6 +15,7 @@ from streams.model.events import (
     EpisodeResolved,
     EpisodeStarted,
     Resolution,
+    StepAnnounced,
     StepRecorded,
 )
 from tests.simulation import deploying
@@ -55,7 +56,7 @@ def each_code_tries_an_episode_once(evidence: Evidence) -> Breaches:
             match placed.event:
                 case EpisodeBlocked(parked=parked) if parked is not None:
                     tried |= set(parked.codes)
-                case StepRecorded():
+                case StepAnnounced() | StepRecorded():
                     tried.clear()
                 case EpisodeStarted(code=code) if code in tried:
                     yield f"{life.id}@{placed.seq}: {code} has tried it"

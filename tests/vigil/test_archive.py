@@ -166,10 +166,24 @@ def test_doctor_tells_of_the_last_run(archived: Vigil):
     assert "begins at 17; held by age" in checks["archive journal"]
 
 
+def test_an_archive_that_was_moved_away_is_told(standing: Vigil, tmp_path: Path):
+    named(tmp_path)
+    on_log(standing, lived)
+    assert standing.run("archive", "run").returncode == 0
+    (tmp_path / "archive").rename(tmp_path / "elsewhere")
+    checks = json.loads(standing.run("doctor", "--json").stdout)["checks"]
+    (told,) = [each for each in checks if each["status"] == "problem"]
+    assert (told["what"], "nobody has 1 to 16" in told["says"]) == ("archive journal", True)
+    for command in ("list", "verify"):
+        read = standing.run("archive", command)
+        assert (read.returncode, "there is no folder archive" in read.stderr) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [
         ("", "no archive is named"),
+        ('[archive]\nstore = "ftp://a/b"', "'ftp://a/b' is no folder, s3://bucket/prefix or nats"),
         ('[archive]\nstore = "s3:///x"', "name a bucket"),
         ('[archive]\nstore = "a"\nhots = 1', "hots"),
         ('[archive]\nstore = "a"\nwaits_for_rows = 3', "waits_for_rows"),

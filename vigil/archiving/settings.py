@@ -18,7 +18,7 @@ from pydantic import Field
 
 from engine.errors import BadDefinition
 from engine.validation import Strict, parsed
-from vigil.errors import Mistake
+from vigil.errors import Mistake, NotFound
 from vigil.settings import ARCHIVE, FILE, Config, table_in
 
 if TYPE_CHECKING:
@@ -76,8 +76,11 @@ def required(store: str | None = None) -> ArchiveSpec:
 
 
 def _checked(spec: ArchiveSpec, named_by: str) -> ArchiveSpec:
-    if spec.store.startswith(f"{_S3}:") and not urlsplit(spec.store).netloc:
+    place = urlsplit(spec.store)
+    if place.scheme == _S3 and not place.netloc:
         raise Mistake(f"{named_by}: name a bucket, such as s3://bucket/prefix")
+    if "://" in spec.store and place.scheme != _S3:  # guard: archive-of-a-known-kind
+        raise Mistake(f"{named_by}: {spec.store!r} is no folder, s3://bucket/prefix or nats")
     return spec
 
 
@@ -114,6 +117,21 @@ async def opened_store(
     from streams.archive.folder import FolderArchive
 
     yield FolderArchive(_folder(spec.store))
+
+
+@asynccontextmanager
+async def opened_to_read(
+    config: Config, spec: ArchiveSpec, link: LinkSettings
+) -> AsyncIterator[ArchiveStore]:
+    """Yield what `opened_store` does, unless it is a folder that is not there: `NotFound`."""
+    is_folder = spec.store != NATS and "://" not in spec.store
+    if is_folder and not _folder(spec.store).is_dir():  # guard: archive-folder-is-there
+        raise NotFound(
+            f"there is no folder {spec.store}",
+            remedy="the first segment makes it; if there was one, see where it is now",
+        )
+    async with opened_store(config, spec, link) as store:
+        yield store
 
 
 def _folder(text: str) -> Path:

@@ -25,7 +25,7 @@ from streams.model.losses import KnownPast
 from streams.noted import noted
 from streams.ports.states import RawMessage
 from streams.subjects import Stack
-from vigil.archiving.settings import ArchiveSpec, opened_store
+from vigil.archiving.settings import ArchiveSpec, opened_store, opened_to_read
 from vigil.archiving.step import plan_of
 from vigil.asking.connect import link_settings, pooled
 from vigil.errors import Mistake, NotFound
@@ -115,7 +115,7 @@ async def list_segments(
 
     If it `verifies`, each is read whole. Needs no server.
     """
-    async with opened_store(config, spec, link_settings(config)) as store:
+    async with opened_to_read(config, spec, link_settings(config)) as store:
         archive = Archive(store, config.stack)
         streams = await archive.streams()
         names = [name for each in streams for name in each.names]
@@ -138,7 +138,7 @@ async def archived_past(
     config: Config, spec: ArchiveSpec, kind: Kind, key: str
 ) -> Sequence[RawMessage]:
     """Return what the archive has of an aggregate. Needs no server."""
-    async with opened_store(config, spec, link_settings(config)) as store:
+    async with opened_to_read(config, spec, link_settings(config)) as store:
         return await Archive(store, config.stack).history(kind, key)
 
 
@@ -147,7 +147,7 @@ async def segment_messages(
 ) -> AsyncIterator[RawMessage]:
     """Yield up to `limit` messages of the segments of a stream past a sequence, oldest first."""
     left = limit
-    async with opened_store(config, spec, link_settings(config)) as store:
+    async with opened_to_read(config, spec, link_settings(config)) as store:
         archive = Archive(store, config.stack)
         for name in await archive.names():
             if name.split("/")[1] != part:
@@ -167,7 +167,7 @@ async def restore_past(
     ports: Ports, config: Config, spec: ArchiveSpec, kind: Kind, key: str, *, days: int, by: str
 ) -> RestoredPast:
     """Bring the past of one aggregate back for so many days, and return where it is."""
-    async with opened_store(config, spec, link_settings(config)) as store:
+    async with opened_to_read(config, spec, link_settings(config)) as store:
         known = (await noted(ports)).get(ports.stack.part_of(kind, key), KnownPast())
         messages = await Archive(store, ports.stack).history(kind, key, continued=known.continues)
     if not messages:

@@ -15,6 +15,7 @@ from engine.operations.erasure import (
     find_traces,
 )
 from engine.orders.store import give_order
+from engine.retention.store import read_state
 from engine.validation import check_cause
 from projections.postgres import erase as rows
 from streams import jetstream
@@ -81,7 +82,7 @@ async def erase(
 
     Raises:
         BadName: it is no subject of data of a kind that is encrypted.
-        Mistake: episodes or instances about it have not ended.
+        Mistake: people hold some of it, or episodes or instances about it have not ended.
     """
     check_cause(by, reason)
     url, link = config.settings.nats_url, link_settings(config)
@@ -92,9 +93,15 @@ async def erase(
         check_subject(subject, there.kinds)
         ports = with_history(there.ports, find)  # guard: archived-contents-are-found
         seals = Seals(ports.log, there.keys, stack=ports.stack, kinds=there.kinds, clock=_CLOCK)
-        traces = await find_traces(ports, seals, subject)
+        holds = (await read_state(there.opened, clock=_CLOCK)).holds
+        traces = await find_traces(ports, seals, subject, holds=holds)
         if is_dry:
             return Erasure(traces=traces, is_dry=True)
+        if traces.held:  # guard: held-subject-not-erased
+            raise Mistake(
+                f"{subject} is not erased: people hold {', '.join(traces.held)}",
+                remedy=f"`vigil retention hold remove {traces.held[0]}`, and erase again",
+            )
         if traces.open:  # guard: open-work-is-not-erased
             first, *others = traces.open
             more = f" and {len(others)} more" if others else ""

@@ -1811,8 +1811,8 @@ class SyncErasureCalls:
             dry_run: destroy nothing, and return what there is.
 
         Raises:
-            Mistake: nothing about such a subject is encrypted, work about it has not ended, or a
-                text cannot be kept.
+            Mistake: nothing about such a subject is encrypted, people hold some of it, work about
+                it has not ended, or a text cannot be kept.
         """
         return self._thread.run(self._calls.erase(subject, reason=reason, dry_run=dry_run, by=by))
 
@@ -2372,24 +2372,29 @@ class SyncRetentionCalls:
         return self._thread.run(self._calls.run(dry_run=dry_run, by=by))
 
     def hold(
-        self, kind: str, held: str, *, reason: str = "", by: str | None = None
+        self, kind: str, held: str, *, reason: str = "", unseen: bool = False, by: str | None = None
     ) -> OrderOutcome:
         """Hold something: nothing of it goes, however old it is, until it is released.
 
         Args:
             kind: `subject`, `actor` or `episode`.
-            held: the subject's id, the actor or the episode.
+            held: the subject's id alone, the actor, or the episode's id or its beginning.
+            unseen: hold it though the tables have nothing of it.
 
         Raises:
             Mistake: there is no such kind, or nothing can be called so.
+            NotFound: the tables have nothing of it.
             Trouble: it is held, and the rows do not know that yet; call it again.
         """
-        return self._thread.run(self._calls.hold(kind, held, reason=reason, by=by))
+        return self._thread.run(self._calls.hold(kind, held, reason=reason, unseen=unseen, by=by))
 
     def release(
         self, kind: str, held: str, *, reason: str = "", by: str | None = None
     ) -> OrderOutcome:
         """Let go of what is held: it is kept for as long as everything else again.
+
+        Args:
+            held: as for `hold`; the beginning of an episode's id is enough, if it is one's alone.
 
         Raises:
             Mistake: there is no such kind, or nothing can be called so.

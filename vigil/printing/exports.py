@@ -45,7 +45,12 @@ class ExportWriter(Protocol):
 def columns_of(type_: type[msgspec.Struct]) -> Mapping[str, type]:
     """Return the columns of records, by name, with the type of their values; `object` is JSON."""
     hints = get_type_hints(type_)
-    return {field.name: _type_in(hints[field.name]) for field in msgspec.structs.fields(type_)}
+    return {name: _type_in(hints[field]) for name, field in _fields(type_).items()}
+
+
+def _fields(type_: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Return the field of each column: one that is called as a word of Python has another name."""
+    return {each.encode_name: each.name for each in msgspec.structs.fields(type_)}
 
 
 def _type_in(hint: Any) -> type:  # noqa: ANN401 - any annotation
@@ -59,13 +64,13 @@ class CsvWriter:
     """CSV (RFC 4180) with a line of names, in UTF-8."""
 
     def __init__(self, file: IO[bytes], type_: type[msgspec.Struct]) -> None:
-        self._file, self._names = file, [*columns_of(type_)]
-        self._line(self._names)
+        self._file, self._fields = file, _fields(type_)
+        self._line([*self._fields])
 
     def write(self, items: Sequence[msgspec.Struct]) -> None:
         """See `ExportWriter.write`."""
         for item in items:
-            self._line([_cell(getattr(item, name)) for name in self._names])
+            self._line([_cell(getattr(item, name)) for name in self._fields.values()])
 
     def close(self) -> None:
         """See `ExportWriter.close`."""
@@ -102,7 +107,7 @@ class ParquetWriter:
             raise Trouble(
                 "the library for Parquet is missing", remedy="install the extra `parquet`"
             ) from error
-        self._pa, self._columns = pa, columns_of(type_)
+        self._pa, self._columns, self._fields = pa, columns_of(type_), _fields(type_)
         fields = [(name, _arrow_type(pa, each)) for name, each in self._columns.items()]
         self._schema = pa.schema(fields)
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
@@ -110,7 +115,10 @@ class ParquetWriter:
     def write(self, items: Sequence[msgspec.Struct]) -> None:
         """See `ExportWriter.write`."""
         rows = [
-            {name: _value(getattr(item, name), type_) for name, type_ in self._columns.items()}
+            {
+                name: _value(getattr(item, self._fields[name]), type_)
+                for name, type_ in self._columns.items()
+            }
             for item in items
         ]
         if rows:
@@ -160,7 +168,7 @@ def _text(value: object) -> str:
         case str():
             return value
         case datetime():
-            return value.isoformat()
+            return value.isoformat().replace("+00:00", "Z")
         case UUID() | Decimal() | float():
             return str(value)
         case _:

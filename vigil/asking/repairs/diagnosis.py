@@ -42,7 +42,7 @@ from vigil.archiving.settings import ArchiveSpec, archive_in
 from vigil.asking import instances
 from vigil.asking.archiving import SAY_HOW_LONG
 from vigil.asking.connect import connected, link_settings, pooled
-from vigil.asking.repairs import growth, losses
+from vigil.asking.repairs import archives, growth, losses
 from vigil.asking.rows import applied_migrations
 from vigil.asking.stack import GROUPS, MODES_MEAN, Rollout, read_stack, rollout_of
 from vigil.settings import Config, shown
@@ -117,6 +117,10 @@ async def examine(config: Config) -> list[DoctorCheck]:
             (await read_state(ports, clock=_CLOCK)).times,
             now=_CLOCK.now(),
         )
+        of_archive += [
+            DoctorCheck(f"archive {part}", "problem", says, archives.REMEDY)
+            for part, says in (await archives.gaps(config, archive_in(), ports)).items()
+        ]
     holding = [each for each in seen.definitions if each.holds]
     of_definitions = look_at_definitions(seen.nodes, holding)
     of_rows = await _look_at_rows(config, await _heads(config))

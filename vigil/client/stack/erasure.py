@@ -60,8 +60,8 @@ class ErasureCalls:
             dry_run: destroy nothing, and return what there is.
 
         Raises:
-            Mistake: nothing about such a subject is encrypted, work about it has not ended, or a
-                text cannot be kept.
+            Mistake: nothing about such a subject is encrypted, people hold some of it, work about
+                it has not ended, or a text cannot be kept.
         """
         from vigil.asking import erasure
 

@@ -12,15 +12,17 @@ import msgspec
 
 from engine.retention.step import StepReport
 from engine.retention.worker import RunReport
+from projections.postgres import reader
 from projections.postgres.prune import OldRows
 from streams.keys import RETENTION
 from streams.layout import Stream
 from streams.model.events import HoldAdded, HoldRemoved, OrderEvent
 from streams.model.retention import HoldKind, RetentionCut
 from vigil.client.connections import Connections
+from vigil.client.episodes import EpisodeCalls
 from vigil.client.page import checked_one_of
 from vigil.client.stack.orders import OrderOutcome
-from vigil.errors import Mistake, Trouble
+from vigil.errors import Mistake, NotFound, Trouble
 
 if TYPE_CHECKING:
     from engine.retention.step import RetentionStep
@@ -152,22 +154,29 @@ class RetentionCalls:
         return RetentionOutcome(is_dry=False, steps=steps, old=old, deleted=deleted)
 
     async def hold(
-        self, kind: str, held: str, *, reason: str = "", by: str | None = None
+        self,
+        kind: str,
+        held: str,
+        *,
+        reason: str = "",
+        unseen: bool = False,
+        by: str | None = None,
     ) -> OrderOutcome:
         """Hold something: nothing of it goes, however old it is, until it is released.
 
         Args:
             kind: `subject`, `actor` or `episode`.
-            held: the subject's id, the actor or the episode.
+            held: the subject's id alone, the actor, or the episode's id or its beginning.
+            unseen: hold it though the tables have nothing of it.
 
         Raises:
             Mistake: there is no such kind, or nothing can be called so.
+            NotFound: the tables have nothing of it.
             Trouble: it is held, and the rows do not know that yet; call it again.
         """
-        event = HoldAdded(
-            kind=_kind(kind), held=_held(held), by=self._connections.who(by), reason=reason
-        )
-        is_new = await self._order(event)
+        of, name = _kind(kind), self._connections.who(by)
+        whole = await self._seen(of, _held(held), unseen=unseen)
+        is_new = await self._order(HoldAdded(kind=of, held=whole, by=name, reason=reason))
         return OrderOutcome(is_new=is_new, says=_ADDED if is_new else _HELD_ALREADY)
 
     async def release(
@@ -175,13 +184,18 @@ class RetentionCalls:
     ) -> OrderOutcome:
         """Let go of what is held: it is kept for as long as everything else again.
 
+        Args:
+            held: as for `hold`; the beginning of an episode's id is enough, if it is one's alone.
+
         Raises:
             Mistake: there is no such kind, or nothing can be called so.
         """
-        event = HoldRemoved(
-            kind=_kind(kind), held=_held(held), by=self._connections.who(by), reason=reason
-        )
-        is_new = await self._order(event)
+        of, name, whole = _kind(kind), self._connections.who(by), _held(held)
+        if of is HoldKind.EPISODE:
+            ids = [each.held for each in await self.holds() if each.kind == kind]
+            begun = [each for each in ids if each.startswith(whole)]
+            whole = begun[0] if len(begun) == 1 else whole
+        is_new = await self._order(HoldRemoved(kind=of, held=whole, by=name, reason=reason))
         return OrderOutcome(is_new=is_new, says=_REMOVED if is_new else _NOT_HELD)
 
     async def holds(self) -> Sequence[RetentionHold]:
@@ -190,6 +204,22 @@ class RetentionCalls:
 
         async with self._connections.log(is_reading=True) as ports:
             return _holds(await read_state(ports, clock=self._connections.clock))
+
+    async def _seen(self, kind: HoldKind, held: str, *, unseen: bool) -> str:
+        """Return what is to be held as the tables have it: a hold of nothing keeps nothing."""
+        connections = self._connections
+        if kind is HoldKind.EPISODE:
+            held = str(await EpisodeCalls(connections).find(held))
+        if unseen:
+            return held
+        async with connections.rows() as pool:
+            if await reader.is_seen(pool, connections.stack, kind.value, held):
+                return held
+        value = held.partition("/")[2]
+        remedy = "give --unseen to hold what may come"
+        if kind is HoldKind.SUBJECT and value:
+            remedy = f"a subject is held by its value alone, such as {value!r}; or {remedy}"
+        raise NotFound(f"the tables have nothing of {kind.value} {held!r}", remedy=remedy)
 
     async def _order(self, event: OrderEvent) -> bool:
         """Give an order, and return whether it is new once the rows know it."""

@@ -98,13 +98,16 @@ def _print_found(done: Erasure, *, is_json: bool) -> None:
     if is_json:
         fields = {"subject": traces.subject, "erased": traces.counts, "in_the_open": traces.plain}
         more = {"dry_run": done.is_dry, "key_id": done.key_id, "rows": done.rows, "left": done.left}
-        print(tables.as_json({**fields, "open": list(traces.open), **more}))
+        stays = {"open": list(traces.open), "held": list(traces.held)}
+        print(tables.as_json({**fields, **stays, **more}))
         return
     print(f"{traces.subject}: {_counted(traces.counts) or 'nothing is encrypted'}")
     if traces.plain:
         print(f"written before it was encrypted, and stays: {_counted(traces.plain)}")
     for each in traces.open:
         print(f"has not ended: {each}")
+    for each in traces.held:
+        print(f"people hold it, so it is not erased: {each}")
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -65,7 +65,9 @@ hold = typer.Typer(no_args_is_help=True, help="Hold what must not go: add, remov
 app.add_typer(hold, name="hold")
 
 Kind = Annotated[str, Argument(metavar="KIND", help="subject, actor or episode.")]
-Held = Annotated[str, Argument(metavar="ID", help="The subject's id, the actor or the episode.")]
+Held = Annotated[
+    str, Argument(metavar="ID", help="The subject's id alone, the actor, or the episode.")
+]
 
 
 @app.command()
@@ -123,9 +125,23 @@ def print_run(done: RetentionOutcome, *, now: datetime) -> None:
 
 
 @hold.command("add")
-def add(ctx: typer.Context, *, kind: Kind, held: Held, reason: Reason = "", by: By = None) -> None:
+def add(
+    ctx: typer.Context,
+    *,
+    kind: Kind,
+    held: Held,
+    reason: Reason = "",
+    unseen: Annotated[
+        bool, Option("--unseen", help="Hold it though the tables have nothing of it.")
+    ] = False,
+    by: By = None,
+) -> None:
     """Hold a subject, an actor or an episode: nothing of it goes, however old it is."""
-    done = call(ctx, lambda client: client.retention.hold(kind, held, reason=reason), by=by)
+    done = call(
+        ctx,
+        lambda client: client.retention.hold(kind, held, reason=reason, unseen=unseen),
+        by=by,
+    )
     print(f"{kind} {held}: {done.says}")
 
 

@@ -39,6 +39,13 @@ class ChangeHold(ApiRequest, frozen=True, kw_only=True):
     reason: Reason = ""
 
 
+class AddHold(ChangeHold, frozen=True, kw_only=True):
+    """What to hold."""
+
+    unseen: bool = False
+    """Whether to hold it though the tables have nothing of it."""
+
+
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     Operation(
         name="retention.show",
@@ -82,7 +89,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
         does="Hold a subject, an actor or an episode: nothing of it goes, however old it is.",
         role=Role.ADMIN,
         scope=RETAIN,
-        asks=ChangeHold,
+        asks=AddHold,
         gives=OrderOutcome,
         call=lambda client, asked, by: client.retention.hold(**said(asked), by=by),
         commands=["retention hold add"],
