@@ -12383,6 +12383,12 @@ TABLE: Final[Sequence[Mutant]] = (
         never,
         "tests/vigil/test_archive.py",
     ),
+    Mutant(
+        "unnoted-times-told",
+        "retention: times that no node has noted yet are told",
+        always,
+        "tests/vigil/test_retention.py",
+    ),
     Mutant("held-subject-not-erased", "erasure: what people hold is not erased", never, ERASURE),
     Mutant("erasure-noted-first", "erasure: who erased what is noted", dropped, ERASURE),
     Mutant(

@@ -174,9 +174,10 @@ def test_an_archive_that_was_moved_away_is_told(standing: Vigil, tmp_path: Path)
     checks = json.loads(standing.run("doctor", "--json").stdout)["checks"]
     (told,) = [each for each in checks if each["status"] == "problem"]
     assert (told["what"], "nobody has 1 to 16" in told["says"]) == ("archive journal", True)
-    for command in ("list", "verify"):
-        read = standing.run("archive", command)
+    for command in (["verify"], ["cat", EPISODES[0]]):
+        read = standing.run("archive", *command)
         assert (read.returncode, "there is no folder archive" in read.stderr) == (1, True)
+    assert "the archive is empty" in standing.run("archive", "list").stdout
 
 
 @pytest.mark.parametrize(

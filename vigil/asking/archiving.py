@@ -113,9 +113,11 @@ async def list_segments(
 ) -> tuple[list[SegmentShown], Mapping[str, int]]:
     """Return all segments of the stack, and where those of a stream begin of which old ones left.
 
-    If it `verifies`, each is read whole. Needs no server.
+    If it `verifies`, each is read whole, and a folder that is not there is `NotFound`. Needs no
+    server.
     """
-    async with opened_to_read(config, spec, link_settings(config)) as store:
+    opened = opened_to_read if verifies else opened_store
+    async with opened(config, spec, link_settings(config)) as store:
         archive = Archive(store, config.stack)
         streams = await archive.streams()
         names = [name for each in streams for name in each.names]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,6 +15,7 @@ from vigil.options import By, IsJson, Reason
 from vigil.printing import columns, tables
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import DRY, rows_of, show_section, show_table
+from vigil.settings import FILE, retention_in
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -78,6 +80,20 @@ def show(ctx: typer.Context, *, is_json: IsJson = False) -> None:
         print(tables.as_json(rows_of([seen])[0]))
         return
     print_retention(seen, now=_CLOCK.now())
+    noted = {each.what: each.kept_s for each in seen.kept if each.actor_id is None}
+    if said := _differing(noted):
+        print(f"\n{said}")
+
+
+def _differing(noted: Mapping[str, int]) -> str:
+    """Return that the settings here differ from what nodes have noted, if they do."""
+    from engine.app.checks import kept_of
+
+    kept = retention_in(Path(FILE))
+    if kept is None or kept_of(kept) == noted:  # guard: unnoted-times-told
+        return ""
+    times = ", ".join(f"{what} {_spelled(each)}" for what, each in kept_of(kept).items())
+    return f"{FILE} says {times or 'nothing'}: a node that starts here notes that"
 
 
 def print_retention(seen: RetentionView, *, now: datetime) -> None:
@@ -116,7 +132,15 @@ def run(
 def print_run(done: RetentionOutcome, *, now: datetime) -> None:
     """Print what a run has let go, or would."""
     show_table(_old(done.old), OLD, why_none="no row is old enough to go", now=now)
-    steps = [{**row, "says": row["problem"] or row["says"]} for row in rows_of(done.steps)]
+    steps = [
+        {
+            **row,
+            "gone": _counted(each.gone),
+            "held": _counted(each.held),
+            "says": row["problem"] or row["says"],
+        }
+        for each, row in zip(done.steps, rows_of(done.steps), strict=True)
+    ]
     show_section("Steps", steps, STEPS, now=now)
     deleted = [{"table": table, "rows": count} for table, count in done.deleted.items()]
     show_section("Deleted", deleted, DELETED, now=now)
@@ -176,6 +200,10 @@ def _old(rows: Sequence[OldRows]) -> list[Row]:
         }
         for each, row in zip(rows, rows_of(rows), strict=True)
     ]
+
+
+def _counted(counts: Mapping[str, int]) -> str | None:
+    return ", ".join(f"{what} {count:,}" for what, count in counts.items() if count) or None
 
 
 def _spelled(seconds: int) -> str:
