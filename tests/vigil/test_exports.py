@@ -21,6 +21,7 @@ from vigil.printing.exports import WRITERS
 ID = UUID("a6b6f0a2-0000-8000-8000-000000000001")
 
 AT = datetime(2030, 1, 31, 9, tzinfo=UTC)
+AT_TEXT = AT.isoformat().replace("+00:00", "Z")
 
 
 class Thing(msgspec.Struct, kw_only=True):
@@ -35,9 +36,9 @@ class Thing(msgspec.Struct, kw_only=True):
     more: dict[str, object] | None = None
 
 
-def written(format_: str, *things: Thing) -> bytes:
+def written(format_: str, *things: msgspec.Struct) -> bytes:
     file = io.BytesIO()
-    writer = WRITERS[format_](file, Thing)
+    writer = WRITERS[format_](file, type(things[0]) if things else Thing)
     for each in things:  # A page each.
         writer.write([each])
     writer.close()
@@ -49,9 +50,25 @@ def test_csv_has_a_line_of_names_and_what_is_within_as_json():
     names, first, second = csv.reader(io.StringIO(data.decode()))
     assert names == ["id", "name", "count", "usd", "at", "is_open", "more"]
     assert first == [
-        str(ID), "plain", "3", "0.0012", AT.isoformat(), "true", '{"a":[1,"é"]}',
+        str(ID), "plain", "3", "0.0012", AT_TEXT, "true", '{"a":[1,"é"]}',
     ]  # fmt: skip
-    assert second == [str(ID), "", "", "", AT.isoformat(), "true", ""]
+    assert second == [str(ID), "", "", "", AT_TEXT, "true", ""]
+
+
+class Named(msgspec.Struct, rename={"class_": "class"}):
+    class_: str
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet"])
+def test_a_column_is_called_as_in_json(format_):
+    data = written(format_, Named("disk"))
+    match format_:
+        case "csv":
+            assert data.split() == [b"class", b"disk"]
+        case "jsonl":
+            assert json.loads(data) == {"class": "disk"}
+        case _:
+            assert pq.read_table(io.BytesIO(data)).to_pylist() == [{"class": "disk"}]
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from typer import Argument, Option
 
-from engine.orders.order import ERASED
 from streams.clock import SystemClock
-from streams.keys import HOLDS
-from streams.tokens import decode_token
+from vigil.asking.orders import order_in_words
 from vigil.asking.stack import MODES_MEAN
 from vigil.client.client import Client
 from vigil.commands.call import call
@@ -109,21 +107,9 @@ def print_orders(
     now: datetime | None = None,
 ) -> None:
     """Print a list of orders."""
-    shown = [{**row, "order": _words(row)} for row in rows]
+    shown = [{**row, "order": order_in_words(row)} for row in rows]
     given = rows if is_json else shown
     show_table(given, ORDERS, is_json=is_json, is_wide=is_wide, why_none=why_none, now=now)
-
-
-def _words(row: Row) -> str:
-    """Return what was ordered, and of what if no other column says it."""
-    words = str(row["change"]).replace("_", " ")
-    first, _, about = str(row["order_key"]).partition(".")
-    if first == ERASED:
-        return f"{words}: {about}"
-    if first == HOLDS:
-        kind, _, held = about.partition(".")
-        return f"{words}: {kind} {decode_token(held)}"
-    return words
 
 
 @app.command()

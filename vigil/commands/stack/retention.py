@@ -15,7 +15,7 @@ from vigil.options import By, IsJson, Reason
 from vigil.printing import columns, tables
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import DRY, rows_of, show_section, show_table
-from vigil.settings import FILE, retention_in
+from vigil.settings import FILE
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -87,12 +87,12 @@ def show(ctx: typer.Context, *, is_json: IsJson = False) -> None:
 
 def _differing(noted: Mapping[str, int]) -> str:
     """Return that the settings here differ from what nodes have noted, if they do."""
-    from engine.app.checks import kept_of
+    from vigil.asking.settings import kept_times
 
-    kept = retention_in(Path(FILE))
-    if kept is None or kept_of(kept) == noted:  # guard: unnoted-times-told
+    kept = kept_times(Path(FILE))
+    if kept is None or kept == noted:  # guard: unnoted-times-told
         return ""
-    times = ", ".join(f"{what} {_spelled(each)}" for what, each in kept_of(kept).items())
+    times = ", ".join(f"{what} {_spelled(each)}" for what, each in kept.items())
     return f"{FILE} says {times or 'nothing'}: a node that starts here notes that"
 
 
