@@ -325,7 +325,7 @@ def _toml(path: Path) -> Mapping[str, Any]:
 
 def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each has its own type
     if key not in DEFAULTS:
-        near = get_close_matches(key.lower(), DEFAULTS, n=1)
+        near = get_close_matches(key.lower(), [*DEFAULTS, *TABLES], n=1)
         known = f"did you mean {near[0]}?" if near else f"known: {', '.join(DEFAULTS)}"
         raise Mistake(f"{place}: there is no setting {key!r}; {known}")
     try:

@@ -85,7 +85,6 @@ def problem_of(vigil: Vigil, what: str) -> Any:
     return next(each for each in checks if (each["what"], each["status"]) == (what, "problem"))
 
 
-@pytest.mark.nightly
 async def test_a_journal_that_is_emptied_by_hand_stops_all_and_goes_on_once_a_person_agrees(
     cluster: Cluster,
 ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -52,8 +52,9 @@ class SegmentShown(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     messages: int
-    first_at: datetime
-    last_at: datetime
+    first_at: datetime | None
+    """None: it cannot be read."""
+    last_at: datetime | None
     raw_bytes: int
     stored_bytes: int
     file: str
@@ -151,6 +152,9 @@ async def segment_messages(
     left = limit
     async with opened_to_read(config, spec, link_settings(config)) as store:
         archive = Archive(store, config.stack)
+        there = sorted({each.part for each in await archive.streams()})
+        if part not in there:
+            raise NotFound(f"the archive has no stream {part!r}", remedy=_streams_there(there))
         for name in await archive.names():
             if name.split("/")[1] != part:
                 continue
@@ -173,20 +177,23 @@ async def restore_past(
         known = (await noted(ports)).get(ports.stack.part_of(kind, key), KnownPast())
         messages = await Archive(store, ports.stack).history(kind, key, continued=known.continues)
     if not messages:
-        raise NotFound(f"the archive has no {kind.value} {key}")
+        raise NotFound(f"the archive has nothing of {key}")
     now = _CLOCK.now()
     return await restore(ports, kind, key, messages, by=by, at=now, ttl_s=days * DAY_S)
 
 
+def _streams_there(parts: Sequence[str]) -> str:
+    return f"there is {', '.join(parts)}" if parts else "nothing was archived yet"
+
+
 def _unreadable(name: str, problem: str) -> SegmentShown:
-    never = datetime.min.replace(tzinfo=UTC)
     return SegmentShown(
         part=name.split("/")[1],
         first_seq=seq_in(name),
         last_seq=0,
         messages=0,
-        first_at=never,
-        last_at=never,
+        first_at=None,
+        last_at=None,
         raw_bytes=0,
         stored_bytes=0,
         file=name,

@@ -135,7 +135,7 @@ def export(
         with _target(out) as file:
             count, is_all = call(ctx, _Export(what, said, most, format_, file).write)
     except OSError as error:
-        raise Trouble(f"{out}: {error}") from error
+        raise Trouble(f"{out}: {error.strerror or error}") from error
     if out is not None:
         print(f"{count:,} {what} in {out}")
     if not is_all:  # guard: export-says-there-is-more
@@ -156,9 +156,10 @@ class _Export:
 
     async def write(self, client: Client) -> tuple[int, bool]:
         """Write records; return how many, and whether these were all."""
-        writer = WRITERS[self._format](self._file, TYPES[self._what])
-        count = 0
+        writer, count = None, 0
         async for items in self._pages(client):
+            # Not before: a filter that is refused prints nothing.
+            writer = writer or WRITERS[self._format](self._file, TYPES[self._what])
             left = self._most - count
             kept = items[:left]  # guard: export-has-a-most
             writer.write(kept)
@@ -166,6 +167,7 @@ class _Export:
             if len(items) > left:
                 writer.close()
                 return count, False
+        assert writer is not None, "a page, if an empty one"
         writer.close()
         return count, True
 
