@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import pytest
 from msgspec.structs import replace as changed
 
 from streams.json import raw
@@ -194,6 +195,13 @@ def test_a_charge_that_is_made_once_it_is_recorded_is_a_breach():
     (found,) = breaches(left_behind(*WELL, entries=(CHARGED, late, SENT)))
 
     assert found == "charge a was made 0.500 s after it was recorded"
+
+
+@pytest.mark.parametrize(("entry", "is_breach"), [(CHARGED, False), (SENT, True)])
+def test_a_node_that_stood_still_in_a_call_goes_on_with_what_is_known_by_its_key(entry, is_breach):
+    late = changed(entry, at_s=(BEGUN + timedelta(seconds=60)).timestamp())
+    found = breaches(replace(left_behind(*WELL, entries=(CHARGED, SENT, late)), fault=Fault.FREEZE))
+    assert any("after it was recorded" in each for each in found) is is_breach
 
 
 def test_a_call_that_was_told_something_else_than_the_journal_has_is_a_breach():

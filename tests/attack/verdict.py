@@ -235,7 +235,8 @@ def _effects(evidence: Evidence) -> Iterator[str]:
 def _late(evidence: Evidence, lives: Mapping[str, Sequence[Recorded]]) -> Iterator[str]:
     """Yield calls that began when the journal already had them.
 
-    A node that stood still may make a call without side effects when it wakes.
+    A node that stood still may make a call without side effects when it wakes, and go on with one
+    that it was in the middle of: whoever is charged knows it by its key.
     """
     if evidence.story.restarts:
         return
@@ -245,7 +246,7 @@ def _late(evidence: Evidence, lives: Mapping[str, Sequence[Recorded]]) -> Iterat
         for entry in evidence.entries:
             at = recorded_at.get(entry.tag) if _episode_of(entry.key) == key else None
             late_s = entry.at_s - at.timestamp() if at is not None else 0.0
-            if late_s > 0 and (entry.what in EFFECTS or not is_frozen):
+            if late_s > 0 and (entry.what == LETTER or not is_frozen):
                 yield f"{entry.what} {entry.tag} was made {late_s:.3f} s after it was recorded"
 
 
