@@ -177,7 +177,7 @@ def test_an_archive_that_was_moved_away_is_told(standing: Vigil, tmp_path: Path)
     for command in (["verify"], ["cat", EPISODES[0]]):
         read = standing.run("archive", *command)
         assert (read.returncode, "there is no folder archive" in read.stderr) == (1, True)
-    assert "the archive is empty" in standing.run("archive", "list").stdout
+    assert "the archive is empty" in standing.run("archive", "list").stderr
 
 
 @pytest.mark.parametrize(
