@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from engine.app.workflow_plan import starter_id
 from engine.retention.rules import RetentionHolds
 from streams.errors import BadName
 from streams.json import UNDECODABLE, raw
@@ -202,6 +203,8 @@ class _Search:
                 self.begun.add(owner)
                 if isinstance(event, EpisodeOpened):
                     self.note_held(actor_id=event.actor_id, episode_id=event.episode_id)
+                else:
+                    self.note_held(actor_id=starter_id(event.spec.name))
             elif isinstance(event, EpisodeFinished | WorkflowFinished):
                 self.begun.discard(owner)
 

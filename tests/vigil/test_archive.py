@@ -173,7 +173,8 @@ def test_an_archive_that_was_moved_away_is_told(standing: Vigil, tmp_path: Path)
     (tmp_path / "archive").rename(tmp_path / "elsewhere")
     checks = json.loads(standing.run("doctor", "--json").stdout)["checks"]
     told = [each["says"] for each in checks if each["what"] == "archive journal"]
-    assert "nobody has 1 to 16" in told[-1]
+    assert "it begins at 17, and the archive in " in told[-1]
+    assert told[-1].endswith("ends at 0")
     for command in (["verify"], ["cat", EPISODES[0]]):
         read = standing.run("archive", *command)
         assert (read.returncode, "there is no folder archive" in read.stderr) == (1, True)

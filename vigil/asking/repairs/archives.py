@@ -40,7 +40,7 @@ async def gaps(config: Config, spec: ArchiveSpec | None, ports: Ports) -> Mappin
             found = {part: await _gap(Archive(store, stack), part, ports) for part in archived}
     except (StreamError, VigilError) as error:
         return dict.fromkeys(archived, f"the archive cannot be read: {error}")
-    return {part: f"{says}: {store.address} lacks it" for part, says in found.items() if says}
+    return {part: says for part, says in found.items() if says}
 
 
 async def _gap(archive: Archive, part: str, ports: Ports) -> str:
@@ -49,4 +49,5 @@ async def _gap(archive: Archive, part: str, ports: Ports) -> str:
     end = 0 if newest is None else newest.last_seq
     if state is None or state.first_seq <= end + 1:  # guard: lost-segments-told
         return ""
-    return f"nobody has {end + 1:,} to {state.first_seq - 1:,}"
+    where = f"the archive in {archive.store.address} ends at {end:,}"
+    return f"it begins at {state.first_seq:,}, and {where}"
