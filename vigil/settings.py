@@ -310,6 +310,16 @@ def retention_in(path: Path) -> Retention | None:
     return retention
 
 
+def kept_times(path: Path) -> Mapping[str, int] | None:
+    """Return what `retention_in` does, as seconds by name; None: there is no such table."""
+    kept = retention_in(path)
+    if kept is None:
+        return None
+    from engine.app.checks import kept_of
+
+    return kept_of(kept)
+
+
 def _table(path: Path) -> Mapping[str, Any]:
     return {key: value for key, value in _toml(path).items() if key not in TABLES}
 

@@ -41,11 +41,10 @@ ALSO = {
     "inbox": ("engine.errors",),
     "lab": ("engine.operations.lab_verdict", "vigil.asking.lab", "vigil.serving.app"),
     "login": ("vigil.logins",),
-    "mode": ("vigil.asking.orders", "vigil.asking.stack"),
+    "mode": ("vigil.asking.stack",),
     "outputs": (TARGET,),
     "projections": ("vigil.serving.own_projection",),
     "publish": ("vigil.asking.listening",),
-    "retention": ("vigil.asking.settings",),
     "workflows": (TARGET, "engine.app.tools", "vigil.asking.rows", "vigil.asking.stack"),
 }
 """File → what it may import besides: what checks or words what was typed or found, and loads the

@@ -10,7 +10,6 @@ import typer
 from typer import Argument, Option
 
 from streams.clock import SystemClock
-from vigil.asking.orders import order_in_words
 from vigil.asking.stack import MODES_MEAN
 from vigil.client.client import Client
 from vigil.commands.call import call
@@ -18,6 +17,7 @@ from vigil.errors import Mistake
 from vigil.options import By, IsJson, IsWide, Limit, PastTime, Reason, read_past
 from vigil.printing import columns, tables
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
+from vigil.printing.orders import order_in_words
 from vigil.printing.output import DRY, rows_of, show_section, show_table
 from vigil.printing.tables import Row
 

@@ -15,7 +15,7 @@ from vigil.options import By, IsJson, Reason
 from vigil.printing import columns, tables
 from vigil.printing.columns import SENTENCE, Column, Form, Listing
 from vigil.printing.output import DRY, rows_of, show_section, show_table
-from vigil.settings import FILE
+from vigil.settings import FILE, kept_times
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -87,8 +87,6 @@ def show(ctx: typer.Context, *, is_json: IsJson = False) -> None:
 
 def _differing(noted: Mapping[str, int]) -> str:
     """Return that the settings here differ from what nodes have noted, if they do."""
-    from vigil.asking.settings import kept_times
-
     kept = kept_times(Path(FILE))
     if kept is None or kept == noted:  # guard: unnoted-times-told
         return ""
