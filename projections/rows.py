@@ -2,8 +2,8 @@
 
 A statement is one query in `sql/`. It takes its rows as one JSON document and changes each once. No
 two changes of a batch name the same row, since each fold combines its commits; so the order of
-statements does not matter, but that parts come after what they are part of, and what is about all
-rows of a kind, as they were before, precedes what names one of them. Why JSON: for 500 steps
+statements does not matter, but that parts come after what they are part of, and those that do not
+name their rows come by their `rank`. Why JSON: for 500 steps
 it takes 4.6 µs of processor time per row, 0.5 of them ours; an array per column took 7.1, 4.9 of
 them ours (asyncpg 0.31, PostgreSQL 18, measured).
 
