@@ -1470,6 +1470,42 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/contracts/test_leases.py",
     ),
     Mutant(
+        "renewed-claim-not-lapsed",
+        "a claim that was renewed is not marked as lapsed",
+        gives("None").at("expected"),
+        "tests/contracts/test_leases.py",
+    ),
+    Mutant(
+        "memory-renewed-claim-not-lapsed",
+        "a claim that was renewed is not marked as lapsed in memory",
+        always,
+        "tests/contracts/test_leases.py",
+    ),
+    Mutant(
+        "renewed-key-not-ended",
+        "what was renewed, or is gone, is not ended",
+        returns("True"),
+        "tests/engine/runtime/test_overdue.py",
+    ),
+    Mutant(
+        "claims-told-to-overdue",
+        "a node ends claims by its own clock",
+        dropped,
+        "tests/engine/execution/test_lapses.py",
+    ),
+    Mutant(
+        "presence-told-to-overdue",
+        "a standby ends the presence of a leader by its own clock",
+        dropped,
+        REACTING,
+    ),
+    Mutant(
+        "renewed-presence-stays",
+        "a presence that was renewed is not ended",
+        gives("None").at("after"),
+        "tests/engine/cluster/test_members.py",
+    ),
+    Mutant(
         "newest-revision-owns",
         "only the newest revision is owned",
         always.at("1"),

@@ -1,9 +1,9 @@
 """Membership: reports that this node is up, and knows which other nodes are.
 
-A node repeats its entry at every heartbeat; the server removes it after the lifetime of a lease, so
-a crashed node disappears when its episodes become free. Of two nodes with one name the newer is
-listed, since the older may be about to stop; the older one returns when the newer is gone. Both log
-it, because work that is distributed by name would go wrong.
+A node repeats its entry at every heartbeat. It is removed after the lifetime of a lease, by another
+node or by the server, so a crashed node disappears when its episodes become free. Of two nodes with
+one name the newer is listed, since the older may be about to stop; the older one returns when the
+newer is gone. Both log it, because work that is distributed by name would go wrong.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Heartbeat:
     @property
     def ttl_s(self) -> int:
         """How long an entry lasts, in seconds: the lease's life in the server's unit."""
-        return max(TTL_S_MIN, math.ceil(self.lease_s))
+        return _ttl_s(self.lease_s)
 
     def info(self) -> NodeInfo:
         """Return the node's entry as it is now; an actor is listed once it receives events."""
@@ -297,6 +297,18 @@ async def succeed(ports: Ports, node: str, *, is_dead: Callable[[NodeInfo], bool
     return cut
 
 
+def presence_s(entry: BucketEntry) -> float | None:
+    """Return how long a node's entry lasts, in seconds; None: it is gone, or cannot be read."""
+    info = nodes.decoded(entry.value) if entry.value is not None else None
+    return None if info is None else _ttl_s(info.lease_s)
+
+
+async def end_presence(gates: Bucket, key: str, revision: int) -> None:
+    """Delete a node's entry that stands at `revision`; leave it if it was renewed."""
+    with suppress(RevisionConflict):
+        await gates.delete(key, after=revision)  # guard: renewed-presence-stays
+
+
 async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[NodeInfo]:
     """Return the live nodes, by name.
 
@@ -304,6 +316,10 @@ async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[No
     """
     found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
     return [info for _, info in sorted(found.items()) if info is not None]
+
+
+def _ttl_s(lease_s: float) -> int:
+    return max(TTL_S_MIN, math.ceil(lease_s))
 
 
 def _process_in(stands: BucketEntry) -> str:

@@ -1,6 +1,6 @@
 """Takes over episodes whose node is gone, and decides how they go on.
 
-When a lease lapses, the server leaves a marker that every node sees, at once or when it starts.
+When a lease lapses, it leaves a marker that every node sees, at once or when it starts.
 Each sends `Recover` with a message id made from the marker, so the queue stores one command; any
 node with room takes the episode over. A node ignores actors that it does not have; when one is
 added, it looks at all markers again, since no other node may have seen them.
@@ -27,6 +27,7 @@ from engine.episodes.recovery import Takeover
 from engine.errors import EpisodeFailed, NondeterministicReplay
 from engine.runtime.context import ActorContext
 from engine.runtime.leases import LeaseEvents
+from engine.runtime.overdue import Overdue
 from engine.runtime.watch import follow
 from engine.usercode.call import call, in_text
 from engine.waits.parked import TOO_LATE
@@ -53,8 +54,9 @@ class LapseWatcher:
     """The node's actors now, those with only open episodes included."""
     clock: Clock
     stopping: asyncio.Event
+    overdue: Overdue
+    """Told of every change, as `lease_events` is."""
     lease_events: LeaseEvents = field(default_factory=LeaseEvents)
-    """Called with every change."""
     _passed_over: set[str] = field(default_factory=set)
     """Actors that the node lacks and whose episodes have lapsed: at most as many as a stack has,
     with lapses of one day.
@@ -75,6 +77,10 @@ class LapseWatcher:
         return any(actor in self.actors for actor in self._passed_over)
 
     async def _hear(self, since: datetime, changes: Sequence[ClaimChange]) -> None:
+        for change in changes:  # All of them before any call: a call may take its time.
+            life_s = change.claim.life_s if change.claim is not None else None
+            # guard: claims-told-to-overdue
+            self.overdue.note(change.key, change.revision, life_s=life_s)
         for change in changes:
             await self._look_at(change, since)
 

@@ -18,7 +18,7 @@ from engine import telemetry
 from engine.app.app import App, absent_from, on_stack
 from engine.app.tools import ENGINE
 from engine.cluster.announce import node_started, node_stopped
-from engine.cluster.members import DeclarationWatch, Heartbeat, Membership
+from engine.cluster.members import DeclarationWatch, Heartbeat, Membership, end_presence
 from engine.cluster.mode_watch import ModeWatcher
 from engine.definitions.loader import DefinitionLoader
 from engine.definitions.make import in_code
@@ -43,6 +43,7 @@ from engine.runtime.isolation import Isolation
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.node_lease import NodeLease
 from engine.runtime.objects import StoreOutage
+from engine.runtime.overdue import Overdue
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks, wait_first
@@ -283,8 +284,10 @@ class Node:
         await node_context.tool_calls.close()  # guard: node-closes-tools
 
     async def _watch_nodes(self) -> None:
-        watch = DeclarationWatch(self.name)
-        await watch_nodes(self._ports.gates, self._nodes_gone, hear_all=watch.hear)
+        gates, watch = self._ports.gates, DeclarationWatch(self.name)
+        overdue = Overdue(self._clock, self.name, partial(end_presence, gates))
+        following = watch_nodes(gates, self._nodes_gone, overdue, hear_all=watch.hear)
+        await wait_first(following, overdue.run())
 
     async def _react(self, reactor: Reactor, is_listed: asyncio.Event) -> None:
         """Have a reactor lead or stand by, once others can see that this node lives."""
@@ -434,8 +437,9 @@ class Node:
         """Return the tasks that must outlive the consumers."""
         ports, catalog = self._ports, self._catalog
         # guard: openless-takeover
+        overdue = Overdue(self._clock, self.name, ports.leases.mark_lapsed)
         lapse_watcher = LapseWatcher(
-            ports, catalog.served, self._clock, self._stopping, self._lease_events
+            ports, catalog.served, self._clock, self._stopping, overdue, self._lease_events
         )
         breaker_watcher = BreakerWatcher(ports.gates, catalog, supervisor.breakers)
         cancel_watcher = CancelWatcher(ports.gates, self._running)
@@ -443,6 +447,7 @@ class Node:
         watching = [
             self._follow_others,
             lapse_watcher.follow,
+            overdue.run,
             breaker_watcher.follow,
             cancel_watcher.follow,
         ]

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from engine import telemetry
+from engine.cluster.members import presence_s
 from engine.episodes.latest_ends import CountEnd
 from engine.orders.store import follow_order
 from engine.reactor.count_ends import count_ends
@@ -33,6 +34,7 @@ from engine.reactor.leader import Leader, Leadership, is_alive, leader_of
 from engine.reactor.position import NOTE_S, Position, is_lost
 from engine.reactor.states import AggregateStates
 from engine.runtime.leases import LeaseEvents
+from engine.runtime.overdue import Overdue
 from engine.runtime.publish import PublicEvent
 from engine.runtime.tasks import wait_first, wait_set
 from engine.runtime.watch import follow
@@ -84,16 +86,22 @@ def followed(stack: Stack) -> Sequence[tuple[Stream, int]]:
 
 
 async def watch_nodes(
-    gates: Bucket, gone: LeaseEvents, *, hear_all: Callable[[Sequence[BucketEntry]], None]
+    gates: Bucket,
+    gone: LeaseEvents,
+    overdue: Overdue,
+    *,
+    hear_all: Callable[[Sequence[BucketEntry]], None],
 ) -> None:
     """Note in `gone` which nodes stop or die: one watch for all reactors of a node.
 
-    `hear_all` is called with everything that nodes say of themselves, too.
+    `overdue` is told of everything that nodes say of themselves, and `hear_all` called with it.
     """
 
     async def hear(entries: Sequence[BucketEntry]) -> None:
         hear_all(entries)
         for each in entries:
+            # guard: presence-told-to-overdue
+            overdue.note(each.key, each.revision, life_s=presence_s(each))
             if each.value is None:
                 gone.free(each.key)  # guard: standby-sees-leader-gone
 

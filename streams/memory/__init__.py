@@ -55,15 +55,22 @@ class MemoryPorts(Ports):
 
 
 def memory_ports(
-    *, stack: Stack = _DEFAULT_STACK, clock: Clock, lease_ttl_s: float = LEASE_TTL_S
+    *,
+    stack: Stack = _DEFAULT_STACK,
+    clock: Clock,
+    lease_ttl_s: float = LEASE_TTL_S,
+    lapse_late_s: float = 0.0,
 ) -> MemoryPorts:
-    """Return an empty stack, for any number of nodes in this process."""
+    """Return an empty stack, for any number of nodes in this process.
+
+    `lapse_late_s`: after the end of a lease, until the server's own timer finds it, in seconds.
+    """
     streams = {each.name: each for stream in Stream for each in _partitions(stack, stream, clock)}
     return MemoryPorts(
         stack=stack,
         log=MemoryLog(streams, stack=stack),
         commands=MemoryCommandQueue(streams, stack=stack),
-        leases=MemoryLeases(clock, ttl_s=lease_ttl_s),
+        leases=MemoryLeases(clock, ttl_s=lease_ttl_s, late_s=lapse_late_s),
         domain_events=MemoryDomainEvents(streams[stack.stream(Stream.EVENTS)], stack=stack),
         registry=MemoryBucket(clock),
         gates=MemoryBucket(clock),

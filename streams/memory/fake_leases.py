@@ -8,8 +8,6 @@ leases.lapse("episode.monitor.e1")       # now the next to ask takes it over
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from typing import Final
 
 from streams.clock import Clock, SystemClock
@@ -19,6 +17,9 @@ from streams.ports.leases import Lease
 
 STRANGER: Final = "stranger"
 """The holder of a key that was set busy."""
+
+FOR_EVER_S: Final = 100 * 365 * 24 * 3600.0
+"""How long it holds it, in seconds, if no test lets it lapse."""
 
 
 class FakeLeases(MemoryLeases):
@@ -37,11 +38,10 @@ class FakeLeases(MemoryLeases):
             attempt=1,
             revision=0,
             lapse_revision=0,
-            trusted_until_s=math.inf,
+            trusted_until_s=0.0,
             acquired_at=self._clock.now(),
         )
-        self._hold(lease)
-        self._bucket[key] = replace(self._bucket[key], ends_s=math.inf)
+        self._hold(lease, life_s=FOR_EVER_S)
 
     def lapse(self, key: str) -> None:
         """End the claim of `key` now, as if nobody had renewed it; `KeyError` if it is free."""

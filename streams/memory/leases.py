@@ -1,4 +1,4 @@
-"""Leases in a dict. The stack's one clock plays the server's timer."""
+"""Leases in a dict. The stack's one clock plays the server's timer, which may be late."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class _Stored:
 class MemoryLeases:
     """See `streams.ports.leases.Leases`. What the clock has ended is settled before every look."""
 
-    def __init__(self, clock: Clock, *, ttl_s: float) -> None:
+    def __init__(self, clock: Clock, *, ttl_s: float, late_s: float = 0.0) -> None:
+        """Hold none yet. What is over lapses by itself `late_s` after its end, in seconds."""
         self._clock = clock
+        self._late_s = late_s
         self._ttl_s = ttl_s
         self._revision = 0
         self._bucket: dict[str, _Stored] = {}
@@ -114,6 +116,16 @@ class MemoryLeases:
             self._watchers.tell(change)
         return held
 
+    async def mark_lapsed(self, key: str, revision: int) -> None:
+        """See `Leases.mark_lapsed`."""
+        self._settle()
+        stored = self._bucket.get(key)
+        if stored is None or stored.change.state != "claimed":
+            return
+        if stored.change.revision == revision:  # guard: memory-renewed-claim-not-lapsed
+            del self._bucket[key]
+            self._lapse(key, late_s=0.0, ends_s=self._clock.monotonic_s() + MARKER_KEPT_S)
+
     @asynccontextmanager
     async def watch(self, *, after: int = 0) -> AsyncIterator[MemoryWatch[ClaimChange]]:
         """See `Leases.watch`."""
@@ -129,19 +141,23 @@ class MemoryLeases:
         changes = (stored.change for stored in self._bucket.values())
         return sorted((c for c in changes if c.revision > after), key=lambda c: c.revision)
 
-    def _hold(self, lease: Lease) -> Lease:
-        now, ends_s = self._clock.now(), self._clock.monotonic_s() + self._ttl_s
+    def _hold(self, lease: Lease, *, life_s: float | None = None) -> Lease:
+        life_s = life_s or self._ttl_s
+        now, trusted_until_s = self._clock.now(), self._clock.monotonic_s() + life_s
         claim = Claim(
             owner_node=lease.holder,
             claimed_at=lease.acquired_at,
             heartbeat_at=now,
-            lease_until=now + timedelta(seconds=self._ttl_s),
+            lease_until=now + timedelta(seconds=life_s),
             attempt=lease.attempt,
         )
         change = self._change(lease.key, state="claimed", at=now, claim=claim)
+        ends_s = trusted_until_s + self._late_s
         self._bucket[lease.key] = _Stored(change=change, ends_s=ends_s)
         self._watchers.tell(change)
-        return msgspec.structs.replace(lease, revision=change.revision, trusted_until_s=ends_s)
+        return msgspec.structs.replace(
+            lease, revision=change.revision, trusted_until_s=trusted_until_s
+        )
 
     def _end(self, key: str, *, state: str, error: str = "") -> None:
         del self._bucket[key]

@@ -1,8 +1,9 @@
 """The port to leases: who may work on what, and until when.
 
 **Who is authoritative.** The server, by the revision and the time-to-live of one key. No node's
-wall clock takes part: a lease ends when the server's timer does. `owns` asks the server;
-`Lease.check` asks only the holder's own clock, and may deny too early.
+wall clock takes part: a lease ends when the server's timer does, or a little sooner, when somebody
+asks for it who has seen its revision stand for a whole life (`mark_lapsed`). `owns` asks the
+server; `Lease.check` asks only the holder's own clock, and may deny too early.
 
     (absent) ──acquire──▶ claimed ──complete──▶ done ────▶ (absent)
                            │ ▲ └──────fail───▶ failed ──▶ (absent)
@@ -16,7 +17,8 @@ is free at once and leaves none: only those who watch at that moment see how it 
 
 **Trust window.** A holder trusts its lease until `trusted_until_s` on its own monotonic
 clock, counted from the moment *before* the acquire or renewal was sent. The server counts
-from when it stored the request, which is later, so the holder always stops first.
+from when it stored the request, and others from when they heard of it, which is later, so the
+holder always stops first.
 
 **What a lease is for.** Thrift, not safety: two nodes that both believe they have a key
 waste work but cannot corrupt anything, because every append to the journal carries the
@@ -97,6 +99,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: datetime
     """By the holder's clock; for people. The server's own timer decides."""
     attempt: int = 1
+
+    @property
+    def life_s(self) -> float:
+        """How long it lasts from the renewal on, in seconds."""
+        return (self.lease_until - self.heartbeat_at).total_seconds()
 
 
 class ClaimChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +201,17 @@ class Leases(Protocol):
 
         Raises:
             Unavailable: no answer. What was not cut short lapses in its own time; call again.
+        """
+
+    async def mark_lapsed(self, key: str, revision: int) -> None:
+        """End the claim of `key` at `revision`, as the server does when nobody renews it.
+
+        Only for who has seen that revision stand for as long as it lasts, on a clock of its own: no
+        need to wait for the server to look. A claim that was renewed or ended meanwhile is left as
+        it is.
+
+        Raises:
+            Unavailable: no answer; the server ends it in its own time.
         """
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:

@@ -503,3 +503,40 @@ async def test_nothing_stands_under_a_key_that_is_free(leases):
     assert await leases.standing(KEY) is None
     await leases.complete(await acquired(leases))
     assert await leases.standing(KEY) is None
+
+
+async def test_a_claim_is_ended_for_good_at_the_revision_that_is_over(leases):
+    """For who has seen it stand for a whole life, and need not wait for the server to look."""
+    lease = await acquired(leases)
+    async with leases.watch(after=lease.revision) as watch:
+        await leases.mark_lapsed(KEY, lease.revision)
+        (marker,) = await next_of(watch, 1)
+    assert (marker.key, marker.state, marker.claim) == (KEY, "expired", None)
+    assert list(await leases.reclaim_expired()) == [marker]
+    with pytest.raises(LeaseLost):
+        await leases.renew(lease)
+    assert not await leases.owns(lease)
+    taken = await acquired(leases, holder="n2")
+    assert taken.lapse_revision == marker.revision
+
+
+async def test_a_claim_that_was_renewed_meanwhile_is_not_ended(leases):
+    lease = await acquired(leases)
+    renewed = await leases.renew(lease)
+    await leases.mark_lapsed(KEY, lease.revision)
+    assert await leases.owns(renewed)
+
+
+@pytest.mark.parametrize("ending", ["complete", "fail"])
+async def test_a_claim_that_was_given_up_does_not_lapse_any_more(leases, ending):
+    lease = await acquired(leases)
+    await (leases.complete(lease) if ending == "complete" else leases.fail(lease, error="oh"))
+    await leases.mark_lapsed(KEY, lease.revision)
+    assert list(await leases.reclaim_expired()) == []
+
+
+async def test_a_claim_that_lapsed_is_not_ended_twice(leases):
+    lease = await acquired(leases)
+    marker = await lapsed(leases, lease)
+    await leases.mark_lapsed(KEY, lease.revision)
+    assert list(await leases.reclaim_expired()) == [marker]

@@ -759,6 +759,10 @@ class WiredLeases:
         leases = self.wire.servers.ports.leases
         return await self.wire.request("cut short", lambda: done(leases.cut_short(holder=holder)))
 
+    async def mark_lapsed(self, key: str, revision: int) -> None:
+        leases = self.wire.servers.ports.leases
+        await self.wire.request(f"lapsed {key}", lambda: done(leases.mark_lapsed(key, revision)))
+
     @asynccontextmanager
     async def watch(self, *, after: int = 0) -> AsyncIterator[ClaimWatch]:
         async with self.wire.servers.ports.leases.watch(after=after) as watch:

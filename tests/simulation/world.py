@@ -55,6 +55,9 @@ PARTITIONS: Final = (1, 1, 3)
 NODES: Final = ("n1", "n2", "n3")
 LEASE_TTL_S: Final = 10.0
 
+LAPSE_LATE_S: Final = 1.0
+"""After the end of a lease, until the server finds it, in every other world: nodes end it first."""
+
 STORM_S: Final = 60.0
 """How long things go wrong."""
 
@@ -155,7 +158,12 @@ class World:
         self.programme = self._programme()
         self.weather = Weather(self.seed, is_fine=self.programme.is_fine)
         stack = Stack(NAME, PARTITIONS[self.seed % len(PARTITIONS)])
-        ports = memory_ports(stack=stack, clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
+        ports = memory_ports(
+            stack=stack,
+            clock=SimClock(),
+            lease_ttl_s=LEASE_TTL_S,
+            lapse_late_s=0.0 if self.seed % 2 else LAPSE_LATE_S,
+        )
         self.servers = Servers(ports, self.weather)
         self._workload = Random(f"workload {self.seed}")
         self._declared = self._app(Life("setup"))

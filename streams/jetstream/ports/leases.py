@@ -4,7 +4,8 @@
     renew     write, expecting our own revision
     complete  write a purge that itself lives 1 s, expecting our own revision
     fail      the same, with the outcome and the error in its headers
-    lapse     the server replaces the key by a marker when its time to live is over
+    lapse     the server replaces the key by a marker when its time to live is over; `mark_lapsed`
+              writes the same marker, expecting the revision that is over
 
 After a lost answer, and after a call that was canceled before its answer came, the key is read: the
 claim is ours if it names us and our moment of acquiring, which is unique in a process. For a
@@ -30,6 +31,7 @@ from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.session import Headers
 from streams.jetstream.messages.publish import WrongSequence
 from streams.jetstream.ports.bucket import SECONDS
+from streams.jetstream.ports.configs import MARKER_S
 from streams.jetstream.ports.follow import Tails
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
 from streams.json import UNDECODABLE
@@ -52,6 +54,9 @@ GIVE_UP_S: Final = 1.0
 
 TOMBSTONE: Final = {**PURGE, headers.TTL: "1s"}
 """The end of a claim, visible for the shortest time that the server allows; it leaves no marker."""
+
+MARKER: Final = {**PURGE, headers.MARKER_REASON: "MaxAge", headers.TTL: f"{MARKER_S}{SECONDS}"}
+"""What the server writes when a time to live is over."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Claim] = msgspec.json.Decoder(Claim)
@@ -173,6 +178,12 @@ class JetStreamLeases:
                 await self._keys.write(key, message.data, more=life, expected=message.seq)
                 cut.append(key)
         return cut
+
+    async def mark_lapsed(self, key: str, revision: int) -> None:
+        """See `Leases.mark_lapsed`."""
+        with suppress(WrongSequence):
+            # guard: renewed-claim-not-lapsed
+            await self._keys.write(key, b"", more=MARKER, expected=revision)
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
         """See `Leases.watch`."""

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from engine.cluster.members import TWO_OF_A_NAME, Membership, live_nodes, succeed
+from engine.cluster.members import TWO_OF_A_NAME, Membership, end_presence, live_nodes, succeed
 from streams.keys import NODES, mode_key, node_claim, node_key
 from streams.model.modes import NodeMode
 from tests.engine.stage import CLOCK, WAIT_S, Scripted, app_of, doomed, eventually, running
@@ -76,6 +76,16 @@ async def test_only_a_dead_process_loses_its_presence_and_its_claims_to_the_next
 
         assert sorted(cut) == ([lease.key, node_claim("n1")] if is_dead else [])
         assert await ports.leases.owns(lease) is not is_dead
+
+
+async def test_a_presence_ends_at_the_revision_that_is_over_and_not_if_it_was_renewed(ports):
+    key = node_key("n1")
+    over = await ports.gates.put(key, b"said", ttl_s=10)
+    renewed = await ports.gates.put(key, b"said", ttl_s=10)
+    await end_presence(ports.gates, key, over)
+    assert await ports.gates.get(key) is not None
+    await end_presence(ports.gates, key, renewed)
+    assert await ports.gates.get(key) is None
 
 
 async def test_a_node_that_lives_is_there_for_longer_than_what_it_says_lasts(ports, app):

@@ -11,11 +11,13 @@ from structlog.testing import capture_logs
 from engine.execution import takeover
 from engine.execution.takeover import LapseWatcher
 from engine.runtime import watch
+from engine.runtime.overdue import Overdue
 from streams.errors import Unavailable
+from streams.memory import memory_ports
 from streams.model.commands import Recover
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeLeft
 from streams.ports.log import START, Commit
-from tests.engine.stage import CLOCK, WAIT_S, eventually
+from tests.engine.stage import CLOCK, LEASE_TTL_S, WAIT_S, eventually
 
 EPISODE = "episode.worker.e1"
 
@@ -28,8 +30,10 @@ class Rescuers:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, *, ports=None, actors=("worker",)):
-        rescuer = LapseWatcher(ports or self.ports, actors, CLOCK, self.stopping)
-        self.tasks.append(asyncio.create_task(rescuer.follow()))
+        ports = ports or self.ports
+        overdue = Overdue(CLOCK, "n1", ports.leases.mark_lapsed)
+        rescuer = LapseWatcher(ports, actors, CLOCK, self.stopping, overdue)
+        self.tasks += map(asyncio.create_task, (rescuer.follow(), overdue.run()))
 
     async def end(self):
         for task in self.tasks:
@@ -74,6 +78,23 @@ async def test_a_lapse_calls_for_one_recovery_however_many_nodes_watch(ports, re
     for _ in range(10):
         await asyncio.sleep(0)
     assert await no_more(source)
+
+
+async def test_a_lapse_calls_before_the_server_has_looked_for_what_is_over():
+    """It is sure that nobody renewed it: the revision that a node heard of stands."""
+    late_s = 3_600.0
+    ports = memory_ports(clock=CLOCK, lease_ttl_s=LEASE_TTL_S, lapse_late_s=late_s)
+    rescuers = Rescuers(ports)
+    source = await ports.commands.open("worker")
+    for _ in range(3):
+        rescuers.start()
+    lease = await ports.leases.acquire(EPISODE, holder="dead")
+    renewed = await ports.leases.renew(lease)
+
+    recover = await next_command(source)
+    assert (recover.episode_id, recover.lapse_revision) == ("e1", renewed.revision + 1)
+    assert CLOCK.monotonic_s() >= renewed.trusted_until_s
+    await rescuers.end()
 
 
 async def test_a_lapse_that_nobody_watched_is_seen_by_the_next_node(ports, rescuers):

@@ -6,16 +6,19 @@ import asyncio
 import dataclasses
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from engine.cluster.members import end_presence
 from engine.cluster.nodes import NodeInfo, encoded
 from engine.reactor import reactor as reactors
 from engine.reactor.leader import Leader, Leadership, leader_of
 from engine.reactor.position import NOTE_S
 from engine.reactor.reactor import STUCK_S, Reactor, encode, watch_nodes
+from engine.runtime.overdue import Overdue
 from engine.runtime.publish import PublicEvent
 from streams.errors import Unavailable
 from streams.keys import node_key, published_key
@@ -59,8 +62,10 @@ class Scene:
         ports = dataclasses.replace(self.ports, **replaced)
         return Reactor(ports, self.clock, node, SINCE, stream)
 
-    async def list_node(self, node: str, *, since: datetime = SINCE) -> None:
-        """Write the entry of a node, as its heartbeats do."""
+    async def list_node(
+        self, node: str, *, since: datetime = SINCE, server_s: int = LEASE_S
+    ) -> None:
+        """Write the entry of a node, as its heartbeats do; the server ends it after `server_s`."""
         info = NodeInfo(
             name=node,
             host="host",
@@ -70,20 +75,21 @@ class Scene:
             setting=NodeMode.FULL,
             lease_s=LEASE_S,
         )
-        await self.ports.gates.put(node_key(node), encoded(info), ttl_s=LEASE_S)
+        await self.ports.gates.put(node_key(node), encoded(info), ttl_s=server_s)
 
     @asynccontextmanager
     async def at_work(self, reactor: Reactor):
         """Run a reactor, and have it killed in the end."""
         task = asyncio.create_task(reactor.follow())
-        watch = watch_nodes(self.ports.gates, reactor.gone, hear_all=lambda _: None)
-        watching = asyncio.create_task(watch)
+        overdue = Overdue(self.clock, "standby", partial(end_presence, self.ports.gates))
+        watch = watch_nodes(self.ports.gates, reactor.gone, overdue, hear_all=lambda _: None)
+        tasks = [task, *map(asyncio.create_task, (watch, overdue.run()))]
         try:
             yield task
         finally:
-            task.cancel()
-            watching.cancel()
-            await asyncio.gather(task, watching, return_exceptions=True)
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def quiet(self, within_s: float = 1.0) -> None:
         await self.clock.sleep(within_s)
@@ -227,6 +233,22 @@ def test_whoever_dies_is_replaced_once_the_entry_of_its_node_has_lapsed():
         await scene.hold("n1")
         async with scene.at_work(scene.reactor("n3")):
             await scene.live(1)
+            await scene.quiet(LEASE_S - 0.5)
+            assert scene.told == []
+            await scene.quiet(0.6)
+            assert scene.told == ["e1.started.1", "e1.ended"]
+
+    play(story)
+
+
+def test_whoever_dies_is_replaced_before_the_server_has_looked_for_what_is_over():
+    async def story(scene):
+        await scene.list_node("n1", server_s=1_000 * LEASE_S)
+        await scene.hold("n1")
+        async with scene.at_work(scene.reactor("n3")):
+            await scene.live(1)
+            await scene.quiet(LEASE_S / 2)
+            await scene.list_node("n1", server_s=1_000 * LEASE_S)
             await scene.quiet(LEASE_S - 0.5)
             assert scene.told == []
             await scene.quiet(0.6)
