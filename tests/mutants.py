@@ -1470,6 +1470,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/contracts/test_leases.py",
     ),
     Mutant(
+        "own-lease-tells-revision",
+        "a node knows the revisions of the leases that it has acquired",
+        dropped,
+        "tests/engine/runtime/test_leases.py",
+    ),
+    Mutant(
+        "renewal-tells-revision",
+        "a node knows the revisions of its renewals",
+        dropped,
+        "tests/engine/runtime/test_leases.py",
+    ),
+    Mutant(
         "renewed-claim-not-lapsed",
         "a claim that was renewed is not marked as lapsed",
         gives("None").at("expected"),

@@ -78,6 +78,7 @@ class LapseWatcher:
 
     async def _hear(self, since: datetime, changes: Sequence[ClaimChange]) -> None:
         for change in changes:  # All of them before any call: a call may take its time.
+            self.lease_events.handle(change)  # guard: free-lease-heard
             life_s = change.claim.life_s if change.claim is not None else None
             # guard: claims-told-to-overdue
             self.overdue.note(change.key, change.revision, life_s=life_s)
@@ -85,7 +86,6 @@ class LapseWatcher:
             await self._look_at(change, since)
 
     async def _look_at(self, change: ClaimChange, since: datetime) -> None:
-        self.lease_events.handle(change)  # guard: free-lease-heard
         episode = episode_of_claim(change.key)
         if change.state != "expired" or episode is None:  # guard: lapse-calls-recovery
             return None

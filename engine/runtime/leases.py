@@ -52,7 +52,7 @@ class LeaseEvents:
 
     def __init__(self) -> None:
         self.revision = 0
-        """The newest revision of the bucket that was heard of."""
+        """The newest revision of the bucket that was heard of, in changes and in answers."""
         self._freed: dict[str, asyncio.Event] = {}
 
     def of(self, key: str) -> asyncio.Event:
@@ -61,9 +61,13 @@ class LeaseEvents:
 
     def handle(self, change: ClaimChange) -> None:
         """Take note of a change of any claim."""
-        self.revision = max(self.revision, change.revision)
+        self.know(change.revision)
         if change.state != "claimed":
             self.free(change.key)
+
+    def know(self, revision: int) -> None:
+        """Take note of a revision; what it changed may not have been heard of yet."""
+        self.revision = max(self.revision, revision)
 
     def free(self, key: str) -> None:
         """Set the event of `key`, if anyone waits for it."""
@@ -101,6 +105,7 @@ class Keeper:
         telemetry.leases.add(1, outcome)
         if lease is None:
             return None
+        self.freed.know(lease.revision)  # guard: own-lease-tells-revision
         before = self._held.get(key)
         # guard: self-takeover-stops-own
         if before is not None:  # It lapsed while this node was frozen, and nobody has noticed yet.
@@ -172,6 +177,7 @@ class Keeper:
                 if not self._keeps(held):
                     return
                 held.lease = await self._leases.renew(held.lease)
+                self.freed.know(held.lease.revision)  # guard: renewal-tells-revision
         except LeaseLost as error:
             self._lose(held, str(error))
         except Unavailable as error:

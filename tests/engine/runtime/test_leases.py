@@ -101,6 +101,15 @@ async def test_a_lease_is_renewed_at_every_third_of_its_life(keeper, leases):
     assert await leases.acquire(KEY, holder="n2") is None
 
 
+async def test_the_revision_of_an_answer_is_known_before_its_change_is_heard_of(keeper):
+    """A node that stood still knows at once that what lapsed meanwhile is older than its lease."""
+    held = await keeper.acquire(KEY, on_lost=lambda: None)
+    first = held.lease.revision
+    assert keeper.freed.revision == first
+    await eventually(lambda: held.lease.revision > first)
+    assert keeper.freed.revision == held.lease.revision
+
+
 async def test_a_key_that_someone_has_is_not_acquired(keeper, leases):
     await leases.acquire(KEY, holder="n2")
     assert await keeper.acquire(KEY, on_lost=lambda: None) is None
