@@ -69,6 +69,11 @@ _WHOLE: Final = (
 _LAST: Final = ("next_attempt_at", "error_class", "error_detail")
 """Columns of an output that are as the last event says."""
 
+_DECISION: Final = (
+    "resolution", "decided_by", "decided_reason", "decision_id", "decided_at", "edited_hash",
+)  # fmt: skip
+"""Columns of an output that are as the event says by which people are asked again."""
+
 _LAST_OF_ITEM: Final = ("error_class", "error_detail", "retry_at", "finished_at")
 """Columns of an item of a step that are as the last event says that has a status."""
 
@@ -184,7 +189,8 @@ def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -
     if statement == ADVANCE:
         return _advanced(earlier, _said(row))
     if statement == outputs.ADVANCE:
-        return earlier | _said(row) | {name: row[name] for name in _LAST}
+        last = (*_LAST, *_DECISION) if row["asked_at"] is not None else _LAST
+        return earlier | _said(row) | {name: row[name] for name in last}
     if statement == episodes.ANSWER:
         return earlier | row
     if statement == workflows.ADVANCE:
