@@ -1494,6 +1494,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/contracts/test_leases.py",
     ),
     Mutant(
+        "same-revision-no-younger",
+        "what is told again is asked for once",
+        never,
+        "tests/engine/runtime/test_overdue.py",
+    ),
+    Mutant(
         "renewed-key-not-ended",
         "what was renewed, or is gone, is not ended",
         returns("True"),
@@ -1510,6 +1516,30 @@ TABLE: Final[Sequence[Mutant]] = (
         "a standby ends the presence of a leader by its own clock",
         dropped,
         REACTING,
+    ),
+    Mutant(
+        "server-ends-later",
+        "the server leaves those who watch the time to be first",
+        gives("round(claim.life_s)"),
+        "tests/streams/jetstream/test_lapses.py",
+    ),
+    Mutant(
+        "marker-of-node-lasts",
+        "a marker of a node lasts as long as one of the server",
+        gives('{**PURGE, headers.MARKER_REASON: "MaxAge"}'),
+        "tests/streams/jetstream/test_lapses.py",
+    ),
+    Mutant(
+        "node-ends-claims",
+        "every node ends claims that are over",
+        dropped,
+        "tests/engine/node/test_ends.py",
+    ),
+    Mutant(
+        "node-ends-presences",
+        "every node that could lead ends presences that are over",
+        dropped,
+        "tests/engine/node/test_ends.py",
     ),
     Mutant(
         "renewed-presence-stays",

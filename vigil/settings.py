@@ -140,7 +140,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """This process's name, unique in the stack. Empty: the app's, or one that is made here."""
     lease_s: Annotated[int, Meta(ge=1, le=3600)] = 30
     """Longest that a dead node can block an episode, in seconds. The server counts whole ones, and
-    notices up to 0.25 s late that a lease is over."""
+    ends a lease about a second late if no other node is up that does it."""
     grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
     mode: Literal["full", "trigger_only", "disabled"] = "full"

@@ -34,6 +34,7 @@ from streams.errors import RevisionConflict, Unavailable
 from streams.keys import NODES, node_key
 from streams.ports.all import Ports
 from streams.ports.bucket import Bucket, BucketEntry
+from streams.ports.leases import GRACE_S
 
 TTL_S_MIN: Final = 2
 """Shortest life of a node's entry, in seconds: a busy machine renews it in time."""
@@ -152,7 +153,7 @@ class Heartbeat:
     async def _try_say(self, *, after: int) -> bool:
         data, key = nodes.encoded(self.info()), node_key(self.node)
         try:
-            await self.gates.put(key, data, after=after, ttl_s=self.ttl_s)
+            await self.gates.put(key, data, after=after, ttl_s=self.ttl_s + GRACE_S)
         except RevisionConflict:
             return False
         return True

@@ -26,6 +26,7 @@ from engine.episodes.episode import Episode
 from engine.episodes.recovery import Takeover
 from engine.errors import EpisodeFailed, NondeterministicReplay
 from engine.runtime.context import ActorContext
+from engine.runtime.gather import gather_bounded
 from engine.runtime.leases import LeaseEvents
 from engine.runtime.overdue import Overdue
 from engine.runtime.watch import follow
@@ -41,6 +42,9 @@ from streams.ports.leases import ClaimChange
 
 RETRY_S: Final = 1.0
 """Pause before a call for recovery is repeated while the log is unavailable, in seconds."""
+
+CALLS_IN_FLIGHT_MAX: Final = 64
+"""Calls for recovery that are sent at a time: of a node with a thousand claims, say."""
 
 log = structlog.get_logger("vigil.takeover")
 
@@ -82,8 +86,8 @@ class LapseWatcher:
             life_s = change.claim.life_s if change.claim is not None else None
             # guard: claims-told-to-overdue
             self.overdue.note(change.key, change.revision, life_s=life_s)
-        for change in changes:
-            await self._look_at(change, since)
+        look = partial(self._look_at, since=since)
+        await gather_bounded(look, changes, in_flight_max=CALLS_IN_FLIGHT_MAX)
 
     async def _look_at(self, change: ClaimChange, since: datetime) -> None:
         episode = episode_of_claim(change.key)

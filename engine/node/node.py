@@ -283,11 +283,9 @@ class Node:
         await self._adapters.close()
         await node_context.tool_calls.close()  # guard: node-closes-tools
 
-    async def _watch_nodes(self) -> None:
-        gates, watch = self._ports.gates, DeclarationWatch(self.name)
-        overdue = Overdue(self._clock, self.name, partial(end_presence, gates))
-        following = watch_nodes(gates, self._nodes_gone, overdue, hear_all=watch.hear)
-        await wait_first(following, overdue.run())
+    async def _watch_nodes(self, overdue: Overdue) -> None:
+        watch = DeclarationWatch(self.name)
+        await watch_nodes(self._ports.gates, self._nodes_gone, overdue, hear_all=watch.hear)
 
     async def _react(self, reactor: Reactor, is_listed: asyncio.Event) -> None:
         """Have a reactor lead or stand by, once others can see that this node lives."""
@@ -436,8 +434,8 @@ class Node:
     ) -> list[Callable[[], Awaitable[None]]]:
         """Return the tasks that must outlive the consumers."""
         ports, catalog = self._ports, self._catalog
-        # guard: openless-takeover
         overdue = Overdue(self._clock, self.name, ports.leases.mark_lapsed)
+        # guard: openless-takeover
         lapse_watcher = LapseWatcher(
             ports, catalog.served, self._clock, self._stopping, overdue, self._lease_events
         )
@@ -447,13 +445,15 @@ class Node:
         watching = [
             self._follow_others,
             lapse_watcher.follow,
-            overdue.run,
             breaker_watcher.follow,
             cancel_watcher.follow,
         ]
         watching.append(fallbacks.follow)
+        watching.append(overdue.run)  # guard: node-ends-claims
         if self._reactors:
-            watching.append(self._watch_nodes)
+            gone = Overdue(self._clock, self.name, partial(end_presence, ports.gates))
+            watching.append(partial(self._watch_nodes, gone))
+            watching.append(gone.run)  # guard: node-ends-presences
         return [
             self._mode_watcher.follow,
             node_context.leases.beat,

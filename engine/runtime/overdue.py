@@ -1,10 +1,10 @@
 """Ends what nobody renewed for as long as it lasts, by this node's own clock.
 
-The server ends it, too, but looks for what is over at most every 250 ms. So each node that watches
-asks for the end itself, at the revision that it has seen stand for a whole life: of several nodes
-one is right, and a renewal that any of them has not heard of yet refuses them all. No node can be
-too early: the life that it counts begins when it *hears* of a renewal, and its holder's began when
-that was sent.
+The server ends it, too, but later (`GRACE_S`), and looks for what is over at most every 250 ms. So
+each node that watches asks for the end itself, at the revision that it has seen stand for a whole
+life: of several nodes one is right, and a renewal that any of them has not heard of yet refuses
+them all. No node can be too early: the life that it counts begins when it *hears* of a renewal, and
+its holder's began when that was sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import structlog
 from engine.runtime.gather import gather_bounded
 from engine.runtime.tasks import wait_set
 from streams.clock import Clock
-from streams.errors import Unavailable
+from streams.errors import StreamError
 
 ENDS_IN_FLIGHT_MAX: Final = 64
 """Ends that are asked for at a time: of a node with a thousand claims, say."""
@@ -50,6 +50,8 @@ class Overdue:
         """Take note that `key` was written just now, to last for `life_s`; None: it is gone."""
         if life_s is None:
             self._revisions.pop(key, None)
+            return
+        if self._stands(key, revision):  # guard: same-revision-no-younger
             return
         self._revisions[key] = revision
         due = (self.clock.monotonic_s() + life_s, revision, key)
@@ -91,7 +93,8 @@ class Overdue:
         key, revision = each
         if not self._stands(key, revision):
             return
+        del self._revisions[key]
         try:
             await self.end(key, revision)
-        except Unavailable as error:  # The server ends it in its own time.
+        except StreamError as error:  # The server ends it in its own time.
             log.debug("what is over was not ended", key=key, error=str(error))

@@ -106,12 +106,13 @@ class MemoryLeases:
         """See `Leases.cut_short`."""
         self._settle()
         held = [key for key, owner in self.claimed().items() if owner == holder]
+        now, ends_s = self._clock.now(), self._clock.monotonic_s() + CUT_SHORT_S + self._late_s
+        lease_until = now + timedelta(seconds=CUT_SHORT_S)
         for key in held:
-            stored = self._bucket[key]
-            change = self._change(
-                key, state="claimed", at=self._clock.now(), claim=stored.change.claim
-            )
-            ends_s = min(stored.ends_s, self._clock.monotonic_s() + CUT_SHORT_S)
+            claim = self._bucket[key].change.claim
+            assert claim is not None, "it is held"
+            short = msgspec.structs.replace(claim, heartbeat_at=now, lease_until=lease_until)
+            change = self._change(key, state="claimed", at=now, claim=short)
             self._bucket[key] = _Stored(change=change, ends_s=ends_s)
             self._watchers.tell(change)
         return held

@@ -1,9 +1,9 @@
 """The port to leases: who may work on what, and until when.
 
 **Who is authoritative.** The server, by the revision and the time-to-live of one key. No node's
-wall clock takes part: a lease ends when the server's timer does, or a little sooner, when somebody
-asks for it who has seen its revision stand for a whole life (`mark_lapsed`). `owns` asks the
-server; `Lease.check` asks only the holder's own clock, and may deny too early.
+wall clock takes part: a lease ends when somebody asks for it who has seen its revision stand for a
+whole life (`mark_lapsed`), or `GRACE_S` later by the server's timer. `owns` asks the server;
+`Lease.check` asks only the holder's own clock, and may deny too early.
 
     (absent) ──acquire──▶ claimed ──complete──▶ done ────▶ (absent)
                            │ ▲ └──────fail───▶ failed ──▶ (absent)
@@ -51,8 +51,12 @@ from streams.errors import LeaseLost
 RECLAIM_MAX: Final = 100
 """How many lapsed claims `reclaim_expired` returns by default."""
 
+GRACE_S: Final = 1
+"""How long after the end of a life the server ends it by itself, in seconds: those who watch are
+first. If both asked at a time, there would be two markers, and the server's checks no revision."""
+
 CUT_SHORT_S: Final = 1
-"""What is left of the life of a claim that was cut short, in seconds: the server's least."""
+"""What is left of the life of a claim that was cut short, in seconds."""
 
 ERROR_CHARS_MAX: Final = 1000
 """Longest error of a failed claim, in characters; it travels in a header."""
@@ -97,7 +101,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     claimed_at: datetime
     heartbeat_at: datetime
     lease_until: datetime
-    """By the holder's clock; for people. The server's own timer decides."""
+    """By the holder's clock. Others count `life_s` from when they heard of it."""
     attempt: int = 1
 
     @property

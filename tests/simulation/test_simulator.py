@@ -113,6 +113,7 @@ def test_episodes_start_others_and_wait_for_them(histories):
     assert len(ends) > some(20)
 
 
+@in_many
 def test_episodes_are_parked_and_go_on(histories):
     found = [life for history in histories for life in parked.parked(Evidence(history))]
     assert len(found) >= some(3)
@@ -272,6 +273,7 @@ def editions(histories):
     return changed, disabled, taken_over
 
 
+@in_many
 def test_every_fate_of_a_step_is_met(histories):
     flows = all_flows(histories)
     fates = Counter(type(placed.event) for flow in flows for placed in flow.events)

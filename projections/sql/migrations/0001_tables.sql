@@ -3355,7 +3355,7 @@ COMMENT ON COLUMN work_claims.claimed_at IS 'When it was claimed, by the owner''
 COMMENT ON COLUMN work_claims.last_heartbeat_at IS
     'When it was last renewed, by the owner''s clock.';
 COMMENT ON COLUMN work_claims.lease_until IS
-    'When the lease expires unless it is renewed, by the owner''s clock; the server''s own timer decides.';
+    'When the lease expires unless it is renewed, by the owner''s clock; others count from when they hear of it.';
 COMMENT ON COLUMN work_claims.finished_at IS 'When it ended, or when a projector noticed that.';
 COMMENT ON COLUMN work_claims.error_detail IS 'Why the work failed, in words.';
 

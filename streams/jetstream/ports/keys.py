@@ -3,7 +3,7 @@
 | the last message on the key | the key |
 | --- | --- |
 | none | does not exist |
-| has `Nats-Marker-Reason` | lapsed: the server wrote it when the time to live was over |
+| has `Nats-Marker-Reason` | lapsed: the server wrote it, or who watched, when its time was over |
 | has `KV-Operation` | was removed |
 | anything else | has the message's body as its value |
 """
@@ -41,11 +41,17 @@ class Keys:
         self.stream = bucket_stream(name)
         self._group = Groups(link).to(self.stream)
 
-    async def write(self, key: str, value: bytes, *, more: Headers, expected: int | None) -> int:
-        """Return the new revision. `expected` None is any, 0 is none. Raises like `store`."""
+    async def write(
+        self, key: str, value: bytes, *, more: Headers, expected: int | None, alone: bool = False
+    ) -> int:
+        """Return the new revision. `expected` None is any, 0 is none. Raises like `store`.
+
+        What will often be refused goes `alone`: in a batch, all others would be refused with it.
+        """
         check = {} if expected is None else {headers.EXPECTED_SEQ: str(expected)}
         subject = self._link.settings.to_bucket(self._prefix + key)
-        ack = await self._group.store(Write(subject, value, {**check, **more}, key=subject))
+        write = Write(subject, value, {**check, **more}, key=subject)
+        ack = await self._group.store(write, alone=alone)
         return ack.seq
 
     async def last(self, key: str) -> Stored | None:

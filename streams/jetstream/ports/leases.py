@@ -4,8 +4,8 @@
     renew     write, expecting our own revision
     complete  write a purge that itself lives 1 s, expecting our own revision
     fail      the same, with the outcome and the error in its headers
-    lapse     the server replaces the key by a marker when its time to live is over; `mark_lapsed`
-              writes the same marker, expecting the revision that is over
+    lapse     `mark_lapsed` replaces the key by a marker, expecting the revision that is over; the
+              server does it when the time to live is over, which is `GRACE_S` longer
 
 After a lost answer, and after a call that was canceled before its answer came, the key is read: the
 claim is ours if it names us and our moment of acquiring, which is unique in a process. For a
@@ -37,6 +37,7 @@ from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is
 from streams.json import UNDECODABLE
 from streams.ports.leases import (
     CUT_SHORT_S,
+    GRACE_S,
     RECLAIM_MAX,
     Claim,
     ClaimChange,
@@ -55,8 +56,10 @@ GIVE_UP_S: Final = 1.0
 TOMBSTONE: Final = {**PURGE, headers.TTL: "1s"}
 """The end of a claim, visible for the shortest time that the server allows; it leaves no marker."""
 
+# guard: marker-of-node-lasts
 MARKER: Final = {**PURGE, headers.MARKER_REASON: "MaxAge", headers.TTL: f"{MARKER_S}{SECONDS}"}
-"""What the server writes when a time to live is over."""
+"""Means what the server writes when a time to live is over, and lives as long on a stream with our
+settings."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Claim] = msgspec.json.Decoder(Claim)
@@ -168,14 +171,18 @@ class JetStreamLeases:
 
     async def cut_short(self, *, holder: str) -> Sequence[str]:
         """See `Leases.cut_short`."""
-        life = {headers.TTL: f"{CUT_SHORT_S}{SECONDS}"}
+        now = self._link.clock.now()
+        lease_until = now + timedelta(seconds=CUT_SHORT_S)
         async with aclosing(self._keys.every()) as messages:
-            found = [each async for each in messages if _holder(each) == holder]
+            held = [(each, _claim_in(each)) async for each in messages]
         cut: list[str] = []
-        for message in found:
+        for message, claim in held:
+            if claim is None or claim.owner_node != holder:
+                continue
             key = self._keys.key_of(message)
+            short = msgspec.structs.replace(claim, heartbeat_at=now, lease_until=lease_until)
             with suppress(WrongSequence):
-                await self._keys.write(key, message.data, more=life, expected=message.seq)
+                await self._write(key, short, expected=message.seq)
                 cut.append(key)
         return cut
 
@@ -183,7 +190,7 @@ class JetStreamLeases:
         """See `Leases.mark_lapsed`."""
         with suppress(WrongSequence):
             # guard: renewed-claim-not-lapsed
-            await self._keys.write(key, b"", more=MARKER, expected=revision)
+            await self._keys.write(key, b"", more=MARKER, expected=revision, alone=True)
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
         """See `Leases.watch`."""
@@ -235,11 +242,14 @@ class JetStreamLeases:
             lease_until=now + timedelta(seconds=self.ttl_s),
             attempt=lease.attempt,
         )
-        life = {headers.TTL: f"{self.ttl_s}{SECONDS}"}
-        revision = await self._keys.write(
-            lease.key, _encoder.encode(claim), more=life, expected=expected
-        )
+        revision = await self._write(lease.key, claim, expected=expected)
         return msgspec.structs.replace(lease, revision=revision, trusted_until_s=trusted_until_s)
+
+    async def _write(self, key: str, claim: Claim, *, expected: int) -> int:
+        """Return the revision of `claim`, which the server ends by itself once nobody else has."""
+        server_s = round(claim.life_s) + GRACE_S  # guard: server-ends-later
+        data, life = _encoder.encode(claim), {headers.TTL: f"{server_s}{SECONDS}"}
+        return await self._keys.write(key, data, more=life, expected=expected)
 
     def _note_lost_answer(self, lease: Lease) -> None:
         """Remember that a renewal of `lease` may be stored, for as long as that matters."""
@@ -289,16 +299,15 @@ def _error(given: Headers) -> str:
         return told
 
 
-def _holder(message: KeyMessage) -> str:
-    claim = None if is_gone(message) else _claim(message.data)
-    return claim.owner_node if claim is not None else ""
-
-
 def _is_claim_of(found: KeyMessage, lease: Lease) -> bool:
-    claim = None if is_gone(found) else _claim(found.data)
+    claim = _claim_in(found)
     if claim is None:
         return False
     return (claim.owner_node, claim.claimed_at) == (lease.holder, lease.acquired_at)
+
+
+def _claim_in(message: KeyMessage) -> Claim | None:
+    return None if is_gone(message) else _claim(message.data)
 
 
 def _claim(data: bytes) -> Claim | None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from engine.runtime.overdue import Overdue
-from streams.errors import Unavailable
+from streams.errors import Incompatible, StreamError, Unavailable
 from tests.simulation.time import SimClock, simulate
 
 LIFE_S = 2.0
@@ -16,14 +16,14 @@ LIFE_S = 2.0
 class Ended:
     """What was asked for, and when."""
 
-    def __init__(self, *, is_away: bool = False) -> None:
+    def __init__(self, *, error: StreamError | None = None) -> None:
         self.asked: list[tuple[float, str, int]] = []
-        self.is_away = is_away
+        self.error = error
 
     async def __call__(self, key: str, revision: int) -> None:
         self.asked.append((SimClock().monotonic_s(), key, revision))
-        if self.is_away:
-            raise Unavailable("mark lapsed", detail="away")
+        if self.error is not None:
+            raise self.error
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_what_is_told_again_is_not_younger_for_it(ended):
         overdue.note("a", 1, life_s=LIFE_S)
         await asyncio.sleep(LIFE_S / 2)
         overdue.note("a", 1, life_s=LIFE_S)
-        await asyncio.sleep(LIFE_S)
+        await asyncio.sleep(5 * LIFE_S)
 
     at_work(story, ended)
     assert ended.asked == [(LIFE_S, "a", 1)]
@@ -99,8 +99,13 @@ def test_a_shorter_life_that_begins_later_ends_first(ended):
     assert ended.asked == [(2 * LIFE_S, "short", 2), (10 * LIFE_S, "long", 1)]
 
 
-def test_a_server_that_is_away_is_asked_once_and_ends_it_itself():
-    ended = Ended(is_away=True)
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("mark lapsed", detail="away"), Incompatible("a right was taken away", remedy="")],
+    ids=repr,
+)
+def test_a_server_that_cannot_be_asked_ends_it_itself(error):
+    ended = Ended(error=error)
 
     async def story(overdue):
         overdue.note("a", 1, life_s=LIFE_S)
