@@ -506,7 +506,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "leaving-node-calls-another",
         "a node that leaves calls for another",
         returns("True"),
-        SIMULATION,
+        "tests/engine/node/test_node.py",
     ),
     Mutant(
         "breaker-end-noted-by-successor",
@@ -1117,7 +1117,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "no-unknown-arguments",
         "tool functions: no argument that the signature does not have",
-        gives("False").at("forbid_unknown_fields"),
+        never,
         "tests/engine/app/test_function_tool.py",
     ),
     Mutant(
@@ -1665,7 +1665,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "told-end-claimed",
         "an end that others are told of is claimed before",
         gives("context.node_lease"),
-        "tests/engine/execution/test_run.py",
+        "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
         "new-leader-reads-covered",
@@ -7470,7 +7470,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "word-of-one-episodes-output",
         "what is said of one episode's output is of no other's",
         never,
-        "tests/engine/outputs/test_handle.py",
+        "tests/engine/outputs/test_output.py",
     ),
     Mutant(
         "word-names-round",
@@ -8768,7 +8768,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine-errors-uncatchable",
         "functions: the engine's errors cannot be caught",
         becomes("raise $cause"),
-        "tests/engine/functions/test_functions.py",
+        "tests/engine/functions/test_children_in_trouble.py",
     ),
     Mutant(
         "announcement-until-own-step",

@@ -207,6 +207,7 @@ class FunctionTool(Tool, Generic[P, R_co, Q, T_co]):
     def problem_of(self, args: JsonObject) -> str | None:
         """Return in one line why `args` do not fit the signature, or None."""
         known = self.arguments.__struct_fields__
+        # guard: no-unknown-arguments
         if stray := next((each for each in args if each not in known), ""):
             told = f"{self.arguments.__name__}(): there is no argument {stray!r}"
             return "; ".join(filter(None, (told, near(stray, known))))  # guard: stray-argument-told
@@ -527,8 +528,7 @@ class _Check:
                     raise self.refuse(f"parameter {CONTEXT}: write it first, or after `*`")
                 continue
             fields.append(self._field(each, self._hints.get(each.name, Any)))
-        # guard: no-unknown-arguments
-        return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+        return msgspec.defstruct(name, fields, kw_only=True)
 
     def returned(self) -> object:
         """Return the type of what it returns, once awaited."""

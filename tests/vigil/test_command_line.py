@@ -45,6 +45,13 @@ def test_help_loads_nothing_heavy(typed):
         assert f"| {heavy}\n" not in loaded.replace("|   ", "| ").replace("  ", "")
 
 
+def test_a_misspelt_variable_is_told(vigil):
+    done = vigil.run("findings", "list", "--help", VIGIL_NDOE="n1")
+
+    told = "vigil: warning: VIGIL_NDOE is no setting, and is ignored; did you mean VIGIL_NODE?"
+    assert (done.returncode, told in done.stderr) == (0, True)
+
+
 def test_it_says_its_version(typed):
     assert typed.run("--version").stdout.startswith("vigil ")
 

@@ -293,13 +293,15 @@ async def test_it_ends_the_same_whenever_a_node_dies():
     assert moments >= 12
 
 
-async def test_a_dry_run_does_not_pause():
+async def test_a_dry_run_does_not_pause_nor_announce_it():
     answers = {"fetch.call": in_turn(DOWN, "up")}
     site = Site(retries=MINUTES)
     async with run(app_of(check, tools=[site.fetch]), tools=answers) as vigil:
         await vigil.fire("worker", "thing", dry_run=True)
         await vigil.run_until_idle()
         assert vigil.episode().summary == "up"
+        life = await stage.life(vigil.ports, vigil.episode().id)
+        assert life.of(StepAnnounced) == []
 
 
 async def test_a_timeout_of_the_functions_own_ends_the_attempts_in_a_pause():

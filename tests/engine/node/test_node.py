@@ -19,6 +19,7 @@ from engine.node.node import Node
 from engine.runtime.publish import EventPublisher
 from streams.errors import BadName, Unavailable
 from streams.layout import Stream
+from streams.memory import memory_ports
 from streams.model.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeStarted
 from streams.model.modes import NodeMode
 from tests.engine.stage import (
@@ -46,8 +47,9 @@ PROMPT_S = 3.0
 """What a person would call at once, on a busy machine, in seconds; less than any idle wait."""
 
 
-async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finishes(ports):
+async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finishes():
     """I9."""
+    ports = memory_ports(clock=CLOCK)  # No lease lapses soon, which would call for it, too.
     tool = Counter(open_=False)
     app = app_of(Scripted(tool_call("tool", "a"), observe("end")), tools={"tool": tool})
     async with running(app, ports, "first") as first:

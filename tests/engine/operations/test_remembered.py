@@ -119,18 +119,18 @@ def test_the_newest_opening_of_a_subject_rests_for_what_is_left_of_its_cooldown(
 
 
 @pytest.mark.parametrize(
-    ("opening", "end", "ago_s"),
+    ("life", "ago_s"),
     [
-        (opened(cooldown_s=60), DONE, 61),
-        (opened(), DONE, 1),
-        (opened(cooldown_s=60, mode=Mode.DRY_RUN), DONE, 1),
-        (opened(cooldown_s=60), hold.unopened("held"), 1),
-        (opened(cooldown_s=60), SHED, 1),
-        (opened(cooldown_s=60, fork=Fork(episode_id="f", step_no=1, by="ann")), DONE, 1),
+        ((opened(cooldown_s=60), STARTED, DONE), 61),
+        ((opened(), STARTED, DONE), 1),
+        ((opened(cooldown_s=60, mode=Mode.DRY_RUN), STARTED, DONE), 1),
+        ((opened(cooldown_s=60), hold.unopened("held")), 1),
+        ((opened(cooldown_s=60), SHED), 1),
+        ((opened(cooldown_s=60, fork=Fork(episode_id="f", step_no=1, by="ann")), STARTED, DONE), 1),
     ],
 )
-def test_what_is_over_or_began_no_cooldown_rests_nothing(opening, end, ago_s):
-    assert COOLDOWN not in Past().commit("episode.e1", opening, end, ago_s=ago_s).keys
+def test_what_is_over_or_began_no_cooldown_rests_nothing(life, ago_s):
+    assert COOLDOWN not in Past().commit("episode.e1", *life, ago_s=ago_s).keys
 
 
 def test_an_open_episode_holds_its_subject_until_it_has_ended():
