@@ -1494,12 +1494,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/contracts/test_leases.py",
     ),
     Mutant(
-        "same-revision-no-younger",
-        "what is told again is asked for once",
-        never,
-        "tests/engine/runtime/test_overdue.py",
-    ),
-    Mutant(
         "renewed-key-not-ended",
         "what was renewed, or is gone, is not ended",
         returns("True"),

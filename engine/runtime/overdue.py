@@ -51,8 +51,6 @@ class Overdue:
         if life_s is None:
             self._revisions.pop(key, None)
             return
-        if self._stands(key, revision):  # guard: same-revision-no-younger
-            return
         self._revisions[key] = revision
         due = (self.clock.monotonic_s() + life_s, revision, key)
         heapq.heappush(self._ends, due)

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.actions import observe, tool_call
+from engine.app.checks import Breaker
 from engine.app.tools import Tool
 from engine.cluster.announce import ACTORS_TOLD_MAX, node_started
 from engine.cluster.nodes import NodeInfo
@@ -47,11 +48,12 @@ PROMPT_S = 3.0
 """What a person would call at once, on a busy machine, in seconds; less than any idle wait."""
 
 
-async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finishes():
+@pytest.mark.parametrize("how", [{}, {"breaker": Breaker(threshold=3)}], ids=["covered", "claimed"])
+async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finishes(how):
     """I9."""
     ports = memory_ports(clock=CLOCK)  # No lease lapses soon, which would call for it, too.
     tool = Counter(open_=False)
-    app = app_of(Scripted(tool_call("tool", "a"), observe("end")), tools={"tool": tool})
+    app = app_of(Scripted(tool_call("tool", "a"), observe("end")), tools={"tool": tool}, **how)
     async with running(app, ports, "first") as first:
         id_ = await open_episode(ports, app)
         await tool.called.wait()
