@@ -44,7 +44,7 @@ SUITES: Final = {
         Suite("budget"),
         Suite("scaling"),
         Suite("replay", quick=("--runs", "1")),
-        Suite("takeover", ("--samples", "12"), quick=("--samples", "1")),
+        Suite("takeover", ("--samples", "24"), quick=("--samples", "1")),
         Suite("projector", quick=("500", "--runs", "1")),
         Suite("appends", quick=("--runs", "1")),
         Suite("idle", quick=("--seconds", "1", "--runs", "1")),
