@@ -55,9 +55,10 @@ PLACE: Final = Statement(
 ADVANCE: Final = Statement(name="advance_workflow_steps", table=_STEPS_TABLE, keys=_KEYS)
 
 # guard: resumed-before-it-begins
-RESUME: Final = Statement(name="resume_workflow_steps", table=_STEPS_TABLE, keys=(), rank=-1)
+RESUME: Final = Statement(name="resume_workflow_steps", table=_STEPS_TABLE, keys=(), rank=-2)
 
-STOP: Final = Statement(name="stop_workflow_steps", table=_STEPS_TABLE, keys=())
+# guard: stopped-before-others-move-on
+STOP: Final = Statement(name="stop_workflow_steps", table=_STEPS_TABLE, keys=(), rank=-1)
 
 UNBEGUN: Final = frozenset(
     {

@@ -1608,6 +1608,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/projections/test_workflow_rows.py",
     ),
     Mutant(
+        "stopped-before-others-move-on",
+        "rows: items are stopped before those of other instances have moved on",
+        gives("0").at("rank"),
+        "tests/projections/test_workflow_rows.py",
+    ),
+    Mutant(
         "moved-on-before-stop",
         "rows: an item that was over when its instance stopped is as new as its own end",
         instead("ELSE advance.journal_seq", "ELSE greatest(step.journal_seq, advance.journal_seq)"),
@@ -8798,7 +8804,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "no-json-fails-at-line",
         "functions: a value that is no JSON fails at the line that gave it",
         becomes("$it if path == '' else ''"),
-        "tests/engine/functions/test_functions.py",
+        "tests/engine/functions/test_children.py",
     ),
     Mutant(
         "impossible-key-keeps-attempt",

@@ -217,6 +217,23 @@ async def test_an_item_that_is_stopped_after_one_of_two_approvals_is_as_new_as_t
     assert (row["status"], row["journal_seq"]) == ("canceled", 4)
 
 
+async def test_an_item_is_stopped_by_the_commit_that_has_an_approval_though_others_moved_on(
+    pool, stack
+):
+    (started, asking, stopped), instance = lived(flow(ASKING), [cancel()], stack)
+    (asked,) = asking.commit.events
+    given_ = StepApprovalGiven(
+        step="a", by="ada", approval=asked.approval, decision_id="d1", inputs=asked.inputs
+    )
+    both = replace(stopped, commit=replace(stopped.commit, events=(given_, *stopped.commit.events)))
+    moved, _ = lived(flow("a", ("b", needs("a"))), [done("a")], stack)
+    others = [replace(each, subject=stack.workflow(ANOTHER)) for each in moved]
+    for part in ([*others[:2], started, asking], [*others[2:], both]):
+        await write(pool, changes_of(part, stack=stack), stack=stack)
+    row = await reader.show_workflow(pool, stack, UUID(instance.begun.instance_id))
+    assert [each["status"] for each in row["items"]] == ["canceled"]
+
+
 @pytest.mark.parametrize("is_apart", [True, False])
 async def test_an_item_that_was_over_when_its_instance_stopped_is_as_new_as_its_end(
     pool, stack, is_apart
