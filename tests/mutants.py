@@ -4626,7 +4626,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "free-lease-heard",
         "those who wait for the dispatcher's lease hear that it is free",
         dropped,
-        "tests/engine/lanes/test_scheduler.py",
+        "tests/engine/execution/test_lapses.py",
     ),
     Mutant(
         "closed-lane-lets-run",

@@ -14,16 +14,18 @@ from msgspec.structs import replace
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import ProcessHistory
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from engine.agents.cuts import head
+from engine.agents.digests import jsonable
 from engine.agents.durability.agent_run import STREAMED
 from engine.agents.plans.plan import plan_of
+from engine.agents.prompts.conversation import Conversation
 from engine.agents.prompts.model_prompt import model_prompt
-from engine.agents.toolset import toolset
+from engine.agents.toolset import StepTool, _brought, toolset
 from engine.agents.unit import AGENT_BYTES_MAX, MESSAGES_HERE_BYTES_MAX
 from engine.app.actions import Retries
 from engine.app.function_tool import tool
@@ -691,3 +693,25 @@ async def test_a_restarted_episode_tells_what_was_asked_since():
     opened = first.events[0]
     prompt = await model_prompt([opened, steps[0], fresh, later], 2, partial(fetch, ports.objects))
     assert [each["parts"][0]["content"] for each in prompt.messages] == ["two"]
+
+
+def test_what_an_answer_hides_is_hidden_in_whatever_is_said_after_it():
+    """Also where nobody else knows yet that it is a secret."""
+    talk = Conversation(hidden=frozenset({"token"}))
+    args = {"user": "ann", "token": "hunter2-hunter2"}
+    call = ToolCallPart("login", args, tool_call_id="c1")
+    talk.answered({"parts": [jsonable(call)]}, place="1")
+    (kept,) = talk.kept([ModelRequest(parts=[UserPromptPart("is it hunter2-hunter2?")])])
+    assert kept["parts"][0]["content"] == "is it ***?"
+
+
+def test_a_part_of_a_result_is_shown_without_what_its_tool_hides():
+    @tool(redact=["token"])
+    async def login() -> dict:
+        """Log in."""
+        raise NotImplementedError
+
+    result = {"token": "an0ther-secret", "zeros": "0" * 300}
+    found = _brought(StepTool("login", login, cut=head(60)), result, "t1.1")
+    assert ("an0ther" in str(found.result), "an0ther" in str(found.shown)) == (True, False)
+    assert "***" in str(found.shown)

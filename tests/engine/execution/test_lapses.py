@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from engine.execution import takeover
 from engine.execution.takeover import LapseWatcher
 from engine.runtime import watch
+from engine.runtime.leases import LeaseEvents
 from engine.runtime.overdue import Overdue
 from streams.errors import Unavailable
 from streams.memory import memory_ports
@@ -29,11 +30,12 @@ class Rescuers:
         self.ports, self.stopping = ports, asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
 
-    def start(self, *, ports=None, actors=("worker",)):
-        ports = ports or self.ports
+    def start(self, *, ports=None, actors=("worker",)) -> LeaseEvents:
+        ports, lease_events = ports or self.ports, LeaseEvents()
         overdue = Overdue(CLOCK, "n1", ports.leases.mark_lapsed)
-        rescuer = LapseWatcher(ports, actors, CLOCK, self.stopping, overdue)
+        rescuer = LapseWatcher(ports, actors, CLOCK, self.stopping, overdue, lease_events)
         self.tasks += map(asyncio.create_task, (rescuer.follow(), overdue.run()))
+        return lease_events
 
     async def end(self):
         for task in self.tasks:
@@ -95,6 +97,16 @@ async def test_a_lapse_calls_before_the_server_has_looked_for_what_is_over():
     assert (recover.episode_id, recover.lapse_revision) == ("e1", renewed.revision + 1)
     assert CLOCK.monotonic_s() >= renewed.trusted_until_s
     await rescuers.end()
+
+
+async def test_whoever_waits_for_a_key_hears_at_once_that_it_is_free(ports, rescuers):
+    lease = await ports.leases.acquire("lane.worker", holder="n1")
+    heard = rescuers.start()
+    freed = heard.of("lane.worker")
+    await eventually(lambda: heard.revision == lease.revision)
+    assert not freed.is_set()
+    await ports.leases.complete(lease)
+    await asyncio.wait_for(freed.wait(), LEASE_TTL_S / 2)
 
 
 async def test_a_lapse_that_nobody_watched_is_seen_by_the_next_node(ports, rescuers):

@@ -167,6 +167,27 @@ async def test_what_was_recorded_stays_when_the_timeout_comes_during_its_replay(
     assert result_of(await resume(app_of(check), past)) == "(1, 2)"
 
 
+async def test_it_stays_too_if_its_branch_still_waits_for_its_turn():
+    async def late(ctx):
+        for _ in range(5):  # The second branch has asked by now, and its timeout is over.
+            await asyncio.sleep(0)
+        return await ctx.observe(1)
+
+    async def timed(ctx):
+        async with asyncio.timeout(0):
+            return await ctx.observe(2)
+
+    async def check(ctx, trigger):
+        return ConvergeResult(summary=f"{await ctx.gather(late(ctx), timed(ctx))}")
+
+    async def unlimited(ctx, trigger):
+        await ctx.gather(ctx.observe(1), ctx.observe(2))
+        await ctx.observe(3)
+
+    past = middle(await play(unlimited))[:2]
+    assert result_of(await resume(app_of(check), past)) == "(1, 2)"
+
+
 async def test_branches_that_are_cut_off_before_they_begin_are_recorded_each():
     async def check(ctx, trigger):
         try:
