@@ -3213,12 +3213,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/episodes/test_running_episodes.py",
     ),
     Mutant(
-        "no-turn-after-cancel",
-        "canceling: no turn follows, whatever a callback does about it",
-        dropped,
-        "tests/engine/episodes/test_cancel.py",
-    ),
-    Mutant(
         "time-counts-after-barrier",
         "time is counted again after a barrier at which the timer fired",
         never,
@@ -11342,8 +11336,8 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/agents/test_failures.py",
     ),
     Mutant(
-        "tools-exit-ends-episode-only",
-        "agents: a tool that exits ends its episode only",
+        "exit-shown-by-own-lines",
+        "agents: a tool of steps that exits is shown by its own lines",
         returns("await called.makes_steps(ctx, **args)"),
         "tests/engine/agents/test_exits.py",
     ),

@@ -241,7 +241,7 @@ async def _in_strategy(called: StepTool, ctx: StepContext, args: dict[str, Any])
     assert called.makes_steps is not None
     token = IN_STRATEGY.set(True)
     try:
-        return await call(called.makes_steps, ctx, **args)  # guard: tools-exit-ends-episode-only
+        return await call(called.makes_steps, ctx, **args)  # guard: exit-shown-by-own-lines
     except EpisodeFailed as failed:
         if isinstance(failed.__cause__, Exception):
             raise failed.__cause__ from None

@@ -214,7 +214,6 @@ class EpisodeTurns:
 
         `begun`: how many turns of other branches are not recorded yet.
         """
-        self.check_canceled()  # guard: no-turn-after-cancel
         self._check_leaving()
         self._check_limits(begun)
 

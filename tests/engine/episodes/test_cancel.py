@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from engine.app.actions import tool_call
+from engine.app.actions import observe, tool_call
 from engine.app.checks import Breaker
 from engine.app.triggers import event
 from engine.episodes.breakers.breaker import TRIPPED, BreakerState
@@ -68,7 +68,10 @@ async def test_a_callback_that_waits_is_interrupted(ports, callback):
         assert (await lived(ports, id_)).end.error_class == TRIPPED
 
 
-async def test_a_callback_that_will_not_be_interrupted_is_waited_for_and_has_no_turn_after(ports):
+@pytest.mark.parametrize("then", [tool_call("tool", "b"), observe("b")], ids=["call", "observe"])
+async def test_a_callback_that_will_not_be_interrupted_is_waited_for_and_has_no_turn_after(
+    ports, then
+):
     waiting = asyncio.Event()
 
     class Stubborn(Scripted):
@@ -80,14 +83,14 @@ async def test_a_callback_that_will_not_be_interrupted_is_waited_for_and_has_no_
                 return self.State(state.done + 1)
 
     tool = Counter()
-    plan = (tool_call("tool", "a"), tool_call("tool", "b"))
-    app = app_of(Stubborn(*plan), tools={"tool": tool}, breaker=TRIPS)
+    app = app_of(Stubborn(tool_call("tool", "a"), then), tools={"tool": tool}, breaker=TRIPS)
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await asyncio.wait_for(waiting.wait(), WAIT_S)
         await trip(ports)
         life_ = await lived(ports, id_)
     assert (life_.end.error_class, tool.calls) == (TRIPPED, ["a"])
+    assert len(life_.of(StepRecorded)) == 1
 
 
 async def test_a_callback_that_makes_something_else_of_it_does_not_hide_it(ports):

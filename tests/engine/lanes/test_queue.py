@@ -406,6 +406,16 @@ async def test_nothing_is_asked_for_without_the_lease(intake, source):
     assert source.asked == []
 
 
+async def test_nothing_is_asked_for_while_a_dead_node_may_have_older_events(intake, source):
+    intake.mailbox.allow(5)
+    intake.unsettled_s = LONG_S
+    reading = asyncio.create_task(intake.take_events(queue_of(source)))
+    for _ in range(20):
+        await asyncio.sleep(LOOK_S)
+    assert source.asked == []
+    reading.cancel()
+
+
 async def test_who_has_lost_the_lease_hands_nothing_back(intake, source):
     reading = asyncio.create_task(intake.take_events(queue_of(source)))
     intake.mailbox.allow(5)
