@@ -33,6 +33,12 @@ def result_of(life):
     return converged.summary
 
 
+async def unlimited(ctx, trigger):
+    """Observe two things at a time, without a timeout."""
+    await ctx.gather(ctx.observe(1), ctx.observe(2))
+    await ctx.observe(3)
+
+
 async def gives_up(ctx, trigger):
     """Wait for a call for a while, and make another one then."""
     try:
@@ -159,10 +165,6 @@ async def test_what_was_recorded_stays_when_the_timeout_comes_during_its_replay(
             found = await ctx.gather(ctx.observe(1), ctx.observe(2))
         return ConvergeResult(summary=f"{found}")
 
-    async def unlimited(ctx, trigger):
-        await ctx.gather(ctx.observe(1), ctx.observe(2))
-        await ctx.observe(3)
-
     past = middle(await play(unlimited))[:2]
     assert result_of(await resume(app_of(check), past)) == "(1, 2)"
 
@@ -179,10 +181,6 @@ async def test_it_stays_too_if_its_branch_still_waits_for_its_turn():
 
     async def check(ctx, trigger):
         return ConvergeResult(summary=f"{await ctx.gather(late(ctx), timed(ctx))}")
-
-    async def unlimited(ctx, trigger):
-        await ctx.gather(ctx.observe(1), ctx.observe(2))
-        await ctx.observe(3)
 
     past = middle(await play(unlimited))[:2]
     assert result_of(await resume(app_of(check), past)) == "(1, 2)"
