@@ -11,7 +11,7 @@ from tests.simulation.world import History, happened
 from tests.size import is_full, size
 
 FEW: Final = 20
-MANY: Final = 160
+MANY: Final = 250
 """Enough to meet everything that may happen in a world; in a few there is most of it."""
 
 WORLDS: Final = size("worlds", short=FEW, full=1_000)
