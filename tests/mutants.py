@@ -4149,6 +4149,18 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant("tick-arms-next", "gates: every tick arms the next", dropped, TABLE_OF_GATES),
     Mutant(
+        "tick-moves-none-later",
+        "gates: of two that have a tick none arms a later one than the other",
+        never,
+        "tests/engine/triggers/test_schedule.py",
+    ),
+    Mutant(
+        "tick-looks-again",
+        "gates: what others arm in the same moment is looked at again",
+        uncaught,
+        "tests/engine/triggers/test_schedule.py",
+    ),
+    Mutant(
         "ticking-not-rearmed",
         "gates: a schedule that ticks is not armed again by a node that starts",
         becomes("None").at("number"),

@@ -4,6 +4,10 @@ A timer is named after its schedule, so a changed schedule gets another timer, a
 with its next tick, or by `engine.operations.reconcile`. Whether a tick was missed depends on the
 time, and a node's clock may be wrong: so if the server fired a tick in time and it is late by this
 clock, the timer is armed once more, fires at once, and brings the server's time.
+
+Several may have one tick at a time: its message comes again while whoever had it first stands
+still. Any of them acknowledges for all, so what one of them alone would open has to stay armed:
+nobody arms a later tick than is armed.
 """
 
 from __future__ import annotations
@@ -28,12 +32,15 @@ from engine.app.triggers import (
 )
 from engine.runtime.context import ActorContext
 from engine.triggers.rules import Ticked
-from streams.errors import TimerConflict, UnreadableEvent
+from streams.errors import TimerConflict, Unavailable, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject
 from streams.model.triggers import ScheduleTrigger
-from streams.ports.timers import Due, Timer
+from streams.ports.timers import Due, PendingTimer, Timer
 
 PURPOSE: Final = TICK
+
+TRIES_MAX: Final = 8
+"""How often a tick reads what is armed, if others arm at the same moment."""
 
 log = structlog.get_logger("vigil.triggers")
 
@@ -80,7 +87,7 @@ class Ticker:
         # guard: no-tick-ahead-of-server
         now = due.fired_at if is_doubtful else max(due.fired_at, self.context.clock.now())
         caught = due_ticks(schedule, tick.at, now)
-        await self._arm(expectation, schedule, caught.arms, expecting=None)  # guard: tick-arms-next
+        await self._arm_next(expectation, schedule, tick.at, at=caught.arms)
         # It may have been in time when it came first, and its node have died before the call.
         # guard: missed-tick-completed-if-open
         missed = (tick.at,) if is_repeat and tick.at not in caught.opens else ()
@@ -99,18 +106,46 @@ class Ticker:
         return (self.context.clock.now() - fired_at).total_seconds() > TICK_LATE_S
 
     async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:
-        timers, key = self.context.ports.timers, timer_key(expectation.name, schedule)
         try:
-            if await timers.pending(self.context.actor.id, PURPOSE, key) is not None:
+            if await self._pending(expectation, schedule) is not None:
                 return
-        except UnreadableEvent as error:
-            log.warning("a timer of a newer version ticks", key=key, error=str(error))
+        except UnreadableEvent:
             return
         at = next_tick(schedule, self.context.clock.now())
         try:
             await self._arm(expectation, schedule, at, expecting=0)  # guard: ticking-not-rearmed
         except TimerConflict:
             return  # Another node was faster.
+
+    async def _arm_next(
+        self, expectation: Expectation, schedule: Schedule, tick: datetime, *, at: datetime
+    ) -> None:
+        """Arm the tick that comes after `tick` at `at`, unless an earlier one is armed."""
+        for _ in range(TRIES_MAX):
+            try:
+                armed = await self._pending(expectation, schedule)
+            except UnreadableEvent:
+                return
+            # guard: tick-moves-none-later
+            if armed is not None and armed.due_at != tick and armed.due_at <= at:
+                return
+            expecting = armed.revision if armed else 0
+            try:
+                # guard: tick-arms-next
+                await self._arm(expectation, schedule, at, expecting=expecting)
+            except TimerConflict:  # guard: tick-looks-again
+                continue
+            return
+        key = timer_key(expectation.name, schedule)
+        raise Unavailable(key, detail=f"it was armed {TRIES_MAX} times meanwhile")
+
+    async def _pending(self, expectation: Expectation, schedule: Schedule) -> PendingTimer | None:
+        timers, key = self.context.ports.timers, timer_key(expectation.name, schedule)
+        try:
+            return await timers.pending(self.context.actor.id, PURPOSE, key)
+        except UnreadableEvent as error:
+            log.warning("a timer of a newer version ticks", key=key, error=str(error))
+            raise
 
     async def _arm(
         self,

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from engine.app.triggers import cron, every
-from engine.triggers.schedule import PURPOSE, Ticker, timer_key
+from engine.triggers.schedule import PURPOSE, Tick, Ticker, tick_timer, timer_key
+from streams.errors import Unavailable
 from streams.memory import memory_ports
 from streams.ports.timers import Due, Timer
 from tests.engine.crew import crew_of
@@ -21,6 +22,16 @@ from tests.simulation.time import EPOCH, SimClock, simulate
 QUARTERS = every("15m", catch_up="all")
 QUARTER = timedelta(minutes=15)
 NEWEST = every("15m")
+
+TICKS_OF_TWO = [
+    # Armed by the other, off by, armed in the end: all in minutes
+    pytest.param(30, 0, 30, id="the same"),
+    pytest.param(30, 15, 30, id="this one is ahead"),
+    pytest.param(45, 0, 30, id="the other is ahead"),
+    pytest.param(45, 20, 45, id="both are ahead"),
+    pytest.param(15, 0, 30, id="the tick itself, again"),
+]
+"""Two nodes have the tick of the minute 15, at the minute 17."""
 
 
 def ticker_of(ports, *schedules, node="n1"):
@@ -137,6 +148,54 @@ def test_a_tick_that_was_in_time_when_it_came_first_is_completed_when_it_comes_a
     assert simulated(work) == [[newest], [(EPOCH + QUARTER, True), newest]]
 
 
+@pytest.mark.parametrize(("armed", "off", "arms"), TICKS_OF_TWO)
+def test_of_two_that_have_a_tick_none_arms_a_later_one_than_the_other(armed, off, arms):
+    """Any of them acknowledges for both, and may die before it has opened the later one itself."""
+
+    async def work(ports):
+        await asyncio.sleep(17 * 60)
+        at = EPOCH + timedelta(minutes=armed)
+        said = Tick(expectation="thing", schedule="every 900s", at=at)
+        await ports.timers.arm(tick_timer("worker", said), at=at)
+        clock = Wrong(timedelta(minutes=off))
+        this = Ticker(crew_of(app_of(Scripted(), on=NEWEST), ports, clock=clock))
+        await this.due(fired(), is_repeat=True)
+        return (await pending(ports, NEWEST)).due_at
+
+    assert simulated(work) == EPOCH + timedelta(minutes=arms)
+
+
+class Raced(Ticker):
+    """A ticker at whose first look others arm the tick of the minute 20 in the same moment."""
+
+    looks = 0
+
+    async def _pending(self, expectation, schedule):
+        found, Raced.looks = await super()._pending(expectation, schedule), Raced.looks + 1
+        if Raced.looks == 1:
+            await self._arm(expectation, schedule, EPOCH + timedelta(minutes=20), expecting=None)
+        return found
+
+
+def test_a_tick_that_others_arm_in_the_same_moment_is_looked_at_again():
+    async def work(ports):
+        await asyncio.sleep(QUARTER.total_seconds())
+        Raced.looks = 0
+        await Raced(ticker_of(ports).context).due(fired(), is_repeat=True)
+        return (await pending(ports)).due_at
+
+    assert simulated(work) == EPOCH + timedelta(minutes=20)
+
+
+def test_a_tick_that_others_arm_all_the_time_comes_again():
+    async def work(ports):
+        await asyncio.sleep(QUARTER.total_seconds())
+        with pytest.raises(Unavailable, match=r"thing/every 900s.*it was armed 8 times meanwhile"):
+            await Overtaken(ticker_of(ports).context).due(fired(), is_repeat=True)
+
+    simulated(work)
+
+
 class Wrong(SimClock):
     """A clock that is wrong by so much."""
 
@@ -233,6 +292,8 @@ def test_what_a_newer_version_armed_ticks_on_for_it():
         ports.timers._armed[subject] = replace(ports.timers._armed[subject], data=b"newer")
         with capture_logs() as logs:
             await ticker_of(ports).ensure()
-        return ports.timers._armed[subject].data, [line["event"] for line in logs]
+            opens = await ticker_of(ports).due(fired(), is_repeat=True)
+        events = [line["event"] for line in logs]
+        return ports.timers._armed[subject].data, len(opens), events
 
-    assert simulated(work) == (b"newer", ["a timer of a newer version ticks"])
+    assert simulated(work) == (b"newer", 1, 2 * ["a timer of a newer version ticks"])
