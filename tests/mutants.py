@@ -8729,6 +8729,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/functions/test_replay.py",
     ),
     Mutant(
+        "check-reads-settings",
+        "what `vigil.toml` cannot mean is told by `vigil check`",
+        dropped,
+        "tests/vigil/test_checking.py",
+    ),
+    Mutant(
         "check-sorted-by-line",
         "what a check finds is listed by line",
         dropped,

@@ -36,6 +36,24 @@ def test_an_app_whose_functions_can_be_replayed_is_fine(vigil, write):
     assert (done.returncode, done.stdout) == (0, "clocks:app: 1 actor(s), nothing found\n")
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("lease_z = 3", "lease_z"),
+        ('[retention]\nepisods = "7d"', "there is no 'episods'"),
+        ('[archive]\nstore = "ftp://x"', "'ftp://x' is no folder"),
+    ],
+)
+def test_settings_that_cannot_work_are_told_before_a_node_starts(
+    vigil, write, tmp_path, said, told
+):
+    write("await ctx.observe(str(ctx.now()))")
+    (tmp_path / "vigil.toml").write_text(said)
+    done = vigil.run("check", "clocks:app")
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
 def test_what_a_replay_does_otherwise_is_listed_with_its_line(vigil, write):
     write("await ctx.observe(time.time())")
     done = vigil.run("check", "clocks:app", "--json")

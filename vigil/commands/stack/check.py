@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ from vigil.errors import Trouble
 from vigil.options import AppName, IsJson
 from vigil.printing.output import show_rows
 from vigil.printing.tables import Row
+from vigil.settings import FILE, retention_in
 
 COLUMNS: Final = ("actor", "expectation", "place", "found", "instead")
 """The places where something was found, and what to write there instead."""
@@ -32,7 +34,8 @@ def check(
     names of events and actors that may be misspelt. Of an agent that a function runs it checks that
     it has a name of its own, that the actor has its tools, and that there is a provider of its
     model; where dollars are limited, that answers of models have a longest one, and that the price
-    of a model is known. It needs no servers.
+    of a model is known. What `vigil.toml` says is read as a node and the archive read it. It needs
+    no servers.
     """
     from engine.functions.names import (
         equal_agents,
@@ -45,6 +48,7 @@ def check(
     from engine.functions.source import unreplayable
     from vigil.serving.app import load
 
+    _check_settings(ctx)  # guard: check-reads-settings
     name, option = options.app_name(ctx, typed, flag="")
     app = load(name, option=option)
     ways, names, warned = (
@@ -69,6 +73,15 @@ def check(
     if not is_json:
         found = f"{len(warned)} warning(s)" if warned else "nothing found"
         typer.echo(f"{name}: {len(app.actors)} actor(s), {found}")
+
+
+def _check_settings(ctx: typer.Context) -> None:
+    """Read what nodes and the archive read of the settings; `Mistake`: something cannot work."""
+    from vigil.archiving.settings import archive_in
+
+    options.config(ctx)
+    retention_in(Path(FILE))
+    archive_in()
 
 
 def _by_line(place: str) -> tuple[str, int]:
