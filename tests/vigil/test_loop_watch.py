@@ -89,8 +89,9 @@ async def test_a_loop_that_runs_now_and_then_does_not_end_its_node():
 
 
 async def test_signals_wake_the_thread_of_the_loop_and_not_the_one_that_watches_it():
+    before = set(threading.enumerate())  # The watch of another test may be about to end.
     async with watched_loop():
-        (watching,) = [each for each in threading.enumerate() if each.name == "loop watch"]
+        (watching,) = set(threading.enumerate()) - before
         async with asyncio.timeout(10):
             while signal.SIGTERM not in blocked_by(watching):  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.01)
