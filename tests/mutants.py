@@ -12279,6 +12279,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/vigil/test_growth.py",
     ),
     Mutant(
+        "other-event-time-told",
+        "doctor: events that stay for another time than is said are told",
+        always,
+        "tests/vigil/test_growth.py",
+    ),
+    Mutant(
         "early-results-told",
         "doctor: large results that go before their episodes are told",
         always,

@@ -11,7 +11,9 @@ from engine.retention.step import StepReport
 from engine.retention.worker import EVERY_S, RunReport
 from projections.postgres.prune import OldRows
 from streams.jetstream import StreamReport
+from streams.subjects import Stack
 from tests.spec import EPOCH
+from vigil.asking.repairs.diagnosis import look_at_events
 from vigil.asking.repairs.growth import (
     MB,
     TableSizes,
@@ -56,6 +58,27 @@ def test_large_results_that_go_before_their_episodes_are_told(times, days):
     if days is not None:
         results, episodes = days
         assert f"go after {results} days, while some episodes stay {episodes}" in told.says
+
+
+SAID = KeptTimes({"events": 14 * DAY_S})
+
+
+@pytest.mark.parametrize(
+    ("times", "kept_s", "says"),
+    [
+        (KeptTimes(), 7 * DAY_S, None),
+        (SAID, 14 * DAY_S, None),
+        (SAID, 7 * DAY_S, "are kept for 7 days, and `events` of [retention] says 14 days"),
+        (SAID, None, "are kept for ever, and `events` of [retention] says 14 days"),
+    ],
+)
+def test_events_that_stay_for_another_time_than_is_said_are_told_with_what_to_run(
+    times, kept_s, says
+):
+    report = StreamReport(name="vigil-events", exists=True, kept_s=kept_s)
+    told = look_at_events(Stack("vigil"), times, [stream(), report])
+    assert [each.says for each in told] == ([] if says is None else [says])
+    assert all("nats stream edit vigil-events --max-age=336h" in each.remedy for each in told)
 
 
 def test_what_is_over_due_and_what_stays_is_told():

@@ -71,6 +71,8 @@ class StreamReport:
     last_at: datetime | None = None
     bytes_max: int | None = None
     """Where it is full; None: it has no limit."""
+    kept_s: float | None = None
+    """How long it keeps a message, in seconds; None: for ever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,6 +385,7 @@ async def _report(link: Link, ours: JsonObject) -> StreamReport:
         first_at=_time_in(state, "first_ts"),
         last_at=_time_in(state, "last_ts"),
         bytes_max=theirs["max_bytes"] if theirs.get("max_bytes", -1) > 0 else None,
+        kept_s=theirs["max_age"] / NS_PER_S if theirs.get("max_age") else None,
     )
 
 

@@ -57,6 +57,9 @@ async def test_connecting_twice_creates_once(nats, stack):
             await ports.log.append(stack.episode(f"e{head}"), commit("c"), after=0)
     found = await inspect(nats.url, stack=stack)
     assert [(s.exists, s.contradictions) for s in found.streams] == [(True, ())] * STREAMS
+    kept_s = {each.name: each.kept_s for each in found.streams}
+    assert kept_s[stack.stream(Stream.EVENTS)] == LinkSettings().events_max_age_s
+    assert kept_s[stack.stream(Stream.JOURNAL)] is None
 
 
 async def test_nodes_that_start_together_agree(nats, stack):

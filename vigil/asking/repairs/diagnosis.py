@@ -104,18 +104,17 @@ class DoctorCheck(msgspec.Struct, frozen=True):
 
 async def examine(config: Config) -> list[DoctorCheck]:
     """Return everything looked at, problems included."""
-    of_log, is_usable = await _look_at_log(config)
-    if not is_usable:
+    of_log, streams = await _look_at_log(config)
+    if not streams:
         return [*of_log, *await _look_at_rows(config, {})]
     async with connected(config, creates=False) as ports:
         seen = await read_stack(ports)
         of_orders = await look_at_orders(ports)
         of_reactors = [await look_at_reactor(ports, *place) for place in followed(ports.stack)]
+        times = (await read_state(ports, clock=_CLOCK)).times
+        of_events = look_at_events(ports.stack, times, streams)
         of_archive = look_at_archive(
-            archive_in(),
-            await last_report(ports),
-            (await read_state(ports, clock=_CLOCK)).times,
-            now=_CLOCK.now(),
+            archive_in(), await last_report(ports), times, now=_CLOCK.now()
         )
         of_archive += [
             DoctorCheck(f"archive {part}", "problem", says, archives.REMEDY)
@@ -127,6 +126,7 @@ async def examine(config: Config) -> list[DoctorCheck]:
     of_nodes = [*of_definitions, *look_at_modes(seen.orders), *of_orders, *of_reactors]
     return [
         *of_log,
+        *of_events,
         *look_at_declarations(seen.nodes),
         *of_nodes,
         *of_rows,
@@ -156,8 +156,8 @@ async def look_at_losses(config: Config) -> list[DoctorCheck]:
     ]
 
 
-async def _look_at_log(config: Config) -> tuple[list[DoctorCheck], bool]:
-    """Return how servers and streams are, and whether all are there and fit."""
+async def _look_at_log(config: Config) -> tuple[list[DoctorCheck], Sequence[StreamReport]]:
+    """Return how servers and streams are, and the streams if all are there and fit."""
     settings = config.settings
     link = link_settings(config)
     what = f"NATS at {shown('nats_url', settings.nats_url)}"
@@ -165,18 +165,19 @@ async def _look_at_log(config: Config) -> tuple[list[DoctorCheck], bool]:
         inspection = await jetstream.inspect(settings.nats_url, stack=config.stack, settings=link)
     except StreamError as error:
         remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
-        return [DoctorCheck(what, "problem", str(error), remedy)], False
+        return [DoctorCheck(what, "problem", str(error), remedy)], ()
     says, problem = f"nats-server {inspection.server_version}", inspection.problem
     server = DoctorCheck(what, "ok", f"{says}, with JetStream")
     if problem:
-        return [DoctorCheck(what, "problem", says, problem)], False
+        return [DoctorCheck(what, "problem", says, problem)], ()
     copies = max((each.replicas for each in inspection.streams if each.exists), default=1)
     of_servers = look_at_servers(inspection.servers, copies=copies)
     of_losses = await look_at_losses(config)
     there = [each for each in inspection.streams if each.exists or not of_losses]
     checks = [server, of_servers, *of_losses, *map(of_stream, there), *growths_of(there)]
     is_whole = all(each.exists for each in inspection.streams)
-    return checks, is_whole and all(check.status != "problem" for check in checks)
+    is_usable = is_whole and all(check.status != "problem" for check in checks)
+    return checks, inspection.streams if is_usable else ()
 
 
 def look_at_servers(versions: Mapping[str, str], *, copies: int) -> DoctorCheck:
@@ -412,6 +413,15 @@ async def _look_at_growth(config: Config) -> list[DoctorCheck]:
 
 def _told(what: str, verdict: growth.GrowthVerdict) -> DoctorCheck:
     return DoctorCheck(what, verdict.status, verdict.says, verdict.remedy)
+
+
+def look_at_events(
+    stack: Stack, times: KeptTimes, streams: Sequence[StreamReport]
+) -> list[DoctorCheck]:
+    """Return each stream of domain events that keeps them for another time than is said."""
+    names = {stack.stream(Stream.EVENTS, each) for each in stack.partitions_of(Stream.EVENTS)}
+    found = ((each, growth.of_events(times, each)) for each in streams if each.name in names)
+    return [_told(f"events of {each.name}", verdict) for each, verdict in found if verdict]
 
 
 def growths_of(reports: Sequence[StreamReport]) -> list[DoctorCheck]:

@@ -23,6 +23,8 @@ DAYS_LEFT_PROBLEM: Final = 7.0
 
 DAY: Final = timedelta(days=1)
 
+HOUR_S: Final = 3_600
+
 MB: Final = 1_000_000
 
 GROWN: Final = ("journal", "state", "events", "dead", "blobs")
@@ -106,6 +108,22 @@ def _early_results(times: KeptTimes, actor: str, days: float) -> _Early | None:
     results_days = max(days, (times.of(RetentionField.RESULTS, actor) or 0) / DAY_S)
     episodes_days = episodes_s / DAY_S
     return _Early(results_days, episodes_days) if episodes_days > results_days else None
+
+
+def of_events(times: KeptTimes, report: StreamReport) -> GrowthVerdict | None:
+    """Return whether domain events stay for another time than `events` says; None: they do not.
+
+    `report`: of a stream of domain events, which was made before that was said.
+    """
+    said_s = times.of(RetentionField.EVENTS)
+    if said_s is None or said_s == report.kept_s:  # guard: other-event-time-told
+        return None
+    kept = "for ever" if report.kept_s is None else f"for {report.kept_s / DAY_S:g} days"
+    says = f"are kept {kept}, and `events` of [retention] says {said_s / DAY_S:g} days"
+    age = f"{said_s / HOUR_S:g}h"
+    return GrowthVerdict(
+        status="note", says=says, remedy=f"Run `nats stream edit {report.name} --max-age={age}`."
+    )
 
 
 def of_stream_growth(report: StreamReport) -> GrowthVerdict | None:
