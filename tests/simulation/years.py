@@ -136,6 +136,8 @@ class Years(World):
             await give_order(person, KEPT, clock=SimClock())
             while len(self.sizes) < self.days:
                 await self._pass_day()
+            # Nobody is up who would see that the lease of a run has lapsed which was cut off.
+            await self.servers.ports.leases.reclaim_expired()
             history, past = self._history(surprises), await whole(self.servers, self.store)
         return dataclasses.replace(history, journal=past)
 
