@@ -1159,7 +1159,7 @@ TABLE: Final[Sequence[Mutant]] = (
         LATE_STARTS,
     ),
     Mutant(
-        "late-tick-moves-no-timer", "who stood still with a tick moves no timer", never, LATE_STARTS
+        "late-tick-moves-no-timer", "who stood still with a tick arms nothing", never, LATE_STARTS
     ),
     Mutant(
         "other-filters-episode-completed",
@@ -4152,6 +4152,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tick-moves-none-later",
         "gates: of two that have a tick none arms a later one than the other",
         never,
+        "tests/engine/triggers/test_schedule.py",
+    ),
+    Mutant(
+        "tick-in-hand-replaced",
+        "gates: a tick is replaced by the next one if a replica shows it still",
+        never,
+        "tests/engine/triggers/test_schedule.py",
+    ),
+    Mutant(
+        "unreadable-tick-replaced",
+        "gates: a tick that this version cannot read ends no schedule",
+        uncaught,
         "tests/engine/triggers/test_schedule.py",
     ),
     Mutant(

@@ -7,7 +7,7 @@ clock, the timer is armed once more, fires at once, and brings the server's time
 
 Several may have one tick at a time: its message comes again while whoever had it first stands
 still. Any of them acknowledges for all, so what one of them alone would open has to stay armed:
-nobody arms a later tick than is armed.
+nobody replaces what is armed by a later tick, but the tick in hand, which has fired.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from engine.app.actor import Expectation
 from engine.app.triggers import (
@@ -35,7 +36,7 @@ from engine.triggers.rules import Ticked
 from streams.errors import TimerConflict, Unavailable, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject
 from streams.model.triggers import ScheduleTrigger
-from streams.ports.timers import Due, PendingTimer, Timer
+from streams.ports.timers import Due, Timer
 
 PURPOSE: Final = TICK
 
@@ -80,14 +81,15 @@ class Ticker:
         # One that comes again may have been asked about, or have opened something.
         is_doubtful = not is_repeat and self._is_late(due.fired_at)
         if is_doubtful and not tick.asks:  # guard: server-time-before-missed
-            await self._arm(expectation, schedule, tick.at, expecting=None, asks=True)
+            await self._arm_next(tick, replace(tick, asks=True))
             return []
         # Others may have had it while this node stood still, before it asked.
         is_repeat = is_repeat or tick.asks  # guard: asked-tick-may-be-open
         # guard: no-tick-ahead-of-server
         now = due.fired_at if is_doubtful else max(due.fired_at, self.context.clock.now())
         caught = due_ticks(schedule, tick.at, now)
-        await self._arm_next(expectation, schedule, tick.at, at=caught.arms)
+        # guard: tick-arms-next
+        await self._arm_next(tick, replace(tick, at=caught.arms, asks=False))
         # It may have been in time when it came first, and its node have died before the call.
         # guard: missed-tick-completed-if-open
         missed = (tick.at,) if is_repeat and tick.at not in caught.opens else ()
@@ -106,59 +108,55 @@ class Ticker:
         return (self.context.clock.now() - fired_at).total_seconds() > TICK_LATE_S
 
     async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:
+        timers, key = self.context.ports.timers, timer_key(expectation.name, schedule)
         try:
-            if await self._pending(expectation, schedule) is not None:
+            if await timers.pending(self.context.actor.id, PURPOSE, key) is not None:
                 return
-        except UnreadableEvent:
+        except UnreadableEvent as error:
+            log.warning("a timer of a newer version ticks", key=key, error=str(error))
             return
         at = next_tick(schedule, self.context.clock.now())
+        first = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at)
         try:
-            await self._arm(expectation, schedule, at, expecting=0)  # guard: ticking-not-rearmed
+            await self._arm(first, expecting=0)  # guard: ticking-not-rearmed
         except TimerConflict:
             return  # Another node was faster.
 
-    async def _arm_next(
-        self, expectation: Expectation, schedule: Schedule, tick: datetime, *, at: datetime
-    ) -> None:
-        """Arm the tick that comes after `tick` at `at`, unless an earlier one is armed."""
+    async def _arm_next(self, in_hand: Tick, tick: Tick) -> None:
+        """Arm `tick` after `in_hand`, unless the same one or an earlier one is armed."""
+        revision = 0
         for _ in range(TRIES_MAX):
             try:
-                armed = await self._pending(expectation, schedule)
-            except UnreadableEvent:
-                return
-            # guard: tick-moves-none-later
-            if armed is not None and armed.due_at != tick and armed.due_at <= at:
-                return
-            expecting = armed.revision if armed else 0
-            try:
-                # guard: tick-arms-next
-                await self._arm(expectation, schedule, at, expecting=expecting)
+                return await self._arm(tick, expecting=revision)
             except TimerConflict:  # guard: tick-looks-again
-                continue
-            return
-        key = timer_key(expectation.name, schedule)
+                found = await self._replaceable(in_hand, tick)
+            if found is None:
+                return None
+            revision = found
+        key = tick_timer_key(tick.expectation, tick.schedule)
         raise Unavailable(key, detail=f"it was armed {TRIES_MAX} times meanwhile")
 
-    async def _pending(self, expectation: Expectation, schedule: Schedule) -> PendingTimer | None:
-        timers, key = self.context.ports.timers, timer_key(expectation.name, schedule)
-        try:
-            return await timers.pending(self.context.actor.id, PURPOSE, key)
-        except UnreadableEvent as error:
-            log.warning("a timer of a newer version ticks", key=key, error=str(error))
-            raise
+    async def _replaceable(self, in_hand: Tick, tick: Tick) -> int | None:
+        """Return the revision that `tick` may replace, 0 for none that is armed; None: it may not.
 
-    async def _arm(
-        self,
-        expectation: Expectation,
-        schedule: Schedule,
-        at: datetime,
-        *,
-        expecting: int | None,
-        asks: bool = False,
-    ) -> None:
-        tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at, asks=asks)
+        A replica that is behind may show `in_hand` still. What this version cannot read would end
+        here, as nobody answers for it.
+        """
         timer = tick_timer(self.context.actor.id, tick)
-        await self.context.ports.timers.arm(timer, at=at, expecting=expecting)
+        try:
+            armed = await self.context.ports.timers.pending(timer.actor, timer.purpose, timer.key)
+        except UnreadableEvent as error:  # guard: unreadable-tick-replaced
+            return error.seq
+        if armed is None:
+            return 0
+        other = _tick_in(armed.payload)
+        if other is None or other == in_hand:  # guard: tick-in-hand-replaced
+            return armed.revision
+        return None if other.at <= tick.at else armed.revision  # guard: tick-moves-none-later
+
+    async def _arm(self, tick: Tick, *, expecting: int) -> None:
+        timer = tick_timer(self.context.actor.id, tick)
+        await self.context.ports.timers.arm(timer, at=tick.at, expecting=expecting)
 
 
 def _trigger(expectation: Expectation, schedule: Schedule, at: datetime) -> ScheduleTrigger:

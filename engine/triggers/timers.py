@@ -364,7 +364,7 @@ class TimerConsumer:
             return await _rest(delivery)
         # guard: late-tick-moves-no-timer
         if self.admission.context.clock.monotonic_s() - asked_s >= ACK_WAIT_S:
-            # Others may have it by now, and have armed the next one: that one is to stay.
+            # Others may have it by now, and have done all of it.
             return await delivery.nak(delay_s=HAND_BACK_S)
         try:
             parts = await self.router.parts(due, delivery)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
@@ -14,7 +15,7 @@ from engine.app.triggers import cron, every
 from engine.triggers.schedule import PURPOSE, Tick, Ticker, tick_timer, timer_key
 from streams.errors import Unavailable
 from streams.memory import memory_ports
-from streams.ports.timers import Due, Timer
+from streams.ports.timers import Due
 from tests.engine.crew import crew_of
 from tests.engine.stage import Scripted, app_of
 from tests.simulation.time import EPOCH, SimClock, simulate
@@ -23,15 +24,23 @@ QUARTERS = every("15m", catch_up="all")
 QUARTER = timedelta(minutes=15)
 NEWEST = every("15m")
 
+
+def armed(minute, *, asks=False):
+    """Return the tick of a minute."""
+    at = EPOCH + timedelta(minutes=minute)
+    return Tick(expectation="thing", schedule="every 900s", at=at, asks=asks)
+
+
 TICKS_OF_TWO = [
-    # Armed by the other, off by, armed in the end: all in minutes
-    pytest.param(30, 0, 30, id="the same"),
-    pytest.param(30, 15, 30, id="this one is ahead"),
-    pytest.param(45, 0, 30, id="the other is ahead"),
-    pytest.param(45, 20, 45, id="both are ahead"),
-    pytest.param(15, 0, 30, id="the tick itself, again"),
+    # Armed by the other, ahead by, armed in the end: all in minutes
+    pytest.param(armed(30), 0, armed(30), id="the same"),
+    pytest.param(armed(30), 15, armed(30), id="this one is ahead"),
+    pytest.param(armed(45), 0, armed(30), id="the other is ahead"),
+    pytest.param(armed(45), 20, armed(45), id="both are ahead"),
+    pytest.param(armed(15), 0, armed(30), id="the tick itself is shown still"),
+    pytest.param(armed(15, asks=True), 0, armed(15, asks=True), id="the other asks"),
 ]
-"""Two nodes have the tick of the minute 15, at the minute 17."""
+"""Two nodes have the tick of the minute 15, at the minute 17 by their clocks."""
 
 
 def ticker_of(ports, *schedules, node="n1"):
@@ -88,9 +97,9 @@ def test_what_is_pending_is_left_alone_by_every_node_that_starts_later():
 class Overtaken(Ticker):
     """A ticker of which another node is ahead by a moment."""
 
-    async def _arm(self, expectation, schedule, at, *, expecting, asks=False):
-        await Ticker._arm(Ticker(self.context), expectation, schedule, at + QUARTER, expecting=None)
-        await super()._arm(expectation, schedule, at, expecting=expecting)
+    async def _arm(self, tick, *, expecting):
+        await arm(self.context.ports, replace(tick, at=tick.at + QUARTER))
+        await super()._arm(tick, expecting=expecting)
 
 
 def test_of_two_nodes_that_start_at_the_same_moment_one_arms():
@@ -148,46 +157,65 @@ def test_a_tick_that_was_in_time_when_it_came_first_is_completed_when_it_comes_a
     assert simulated(work) == [[newest], [(EPOCH + QUARTER, True), newest]]
 
 
-@pytest.mark.parametrize(("armed", "off", "arms"), TICKS_OF_TWO)
-def test_of_two_that_have_a_tick_none_arms_a_later_one_than_the_other(armed, off, arms):
-    """Any of them acknowledges for both, and may die before it has opened the later one itself."""
+async def arm(ports, tick):
+    await ports.timers.arm(tick_timer("worker", tick), at=tick.at)
+
+
+async def pending_tick(ports):
+    return msgspec.convert((await pending(ports)).payload, Tick)
+
+
+def had_beside(other, *, ahead=0, is_repeat=True):
+    """Return what is armed once a node has had the tick of the minute 15, beside another one.
+
+    The server's clock is behind, so that it shows all that is armed.
+    """
 
     async def work(ports):
-        await asyncio.sleep(17 * 60)
-        at = EPOCH + timedelta(minutes=armed)
-        said = Tick(expectation="thing", schedule="every 900s", at=at)
-        await ports.timers.arm(tick_timer("worker", said), at=at)
-        clock = Wrong(timedelta(minutes=off))
+        await asyncio.sleep(14 * 60)
+        await arm(ports, other)
+        clock = Wrong(timedelta(minutes=3 + ahead))
         this = Ticker(crew_of(app_of(Scripted(), on=NEWEST), ports, clock=clock))
-        await this.due(fired(), is_repeat=True)
-        return (await pending(ports, NEWEST)).due_at
+        await this.due(fired(), is_repeat=is_repeat)
+        return await pending_tick(ports)
 
-    assert simulated(work) == EPOCH + timedelta(minutes=arms)
+    return simulated(work)
+
+
+@pytest.mark.parametrize(("other", "ahead", "arms"), TICKS_OF_TWO)
+def test_of_two_that_have_a_tick_none_arms_a_later_one_than_the_other(other, ahead, arms):
+    """Any of them acknowledges for both, and may die before it has opened the later one itself."""
+    assert had_beside(other, ahead=ahead) == arms
+
+
+@pytest.mark.parametrize("other", [armed(15), armed(15, asks=True), armed(30)])
+def test_who_asks_for_the_time_has_the_tick_come_again_before_any_later_one(other):
+    assert had_beside(other, is_repeat=False) == armed(15, asks=True)
 
 
 class Raced(Ticker):
-    """A ticker at whose first look others arm the tick of the minute 20 in the same moment."""
+    """A ticker at whose first try others arm the tick of the minute 20 in the same moment."""
 
-    looks = 0
+    tries = 0
 
-    async def _pending(self, expectation, schedule):
-        found, Raced.looks = await super()._pending(expectation, schedule), Raced.looks + 1
-        if Raced.looks == 1:
-            await self._arm(expectation, schedule, EPOCH + timedelta(minutes=20), expecting=None)
-        return found
+    async def _arm(self, tick, *, expecting):
+        Raced.tries += 1
+        if Raced.tries == 1:
+            await arm(self.context.ports, armed(20))
+        await super()._arm(tick, expecting=expecting)
 
 
 def test_a_tick_that_others_arm_in_the_same_moment_is_looked_at_again():
     async def work(ports):
         await asyncio.sleep(QUARTER.total_seconds())
-        Raced.looks = 0
+        Raced.tries = 0
         await Raced(ticker_of(ports).context).due(fired(), is_repeat=True)
-        return (await pending(ports)).due_at
+        return await pending_tick(ports)
 
-    assert simulated(work) == EPOCH + timedelta(minutes=20)
+    assert simulated(work) == armed(20)
 
 
-def test_a_tick_that_others_arm_all_the_time_comes_again():
+def test_a_tick_that_others_arm_all_the_time_is_left_to_be_delivered_again():
     async def work(ports):
         await asyncio.sleep(QUARTER.total_seconds())
         with pytest.raises(Unavailable, match=r"thing/every 900s.*it was armed 8 times meanwhile"):
@@ -284,16 +312,34 @@ def test_what_is_no_tick_of_ours_is_not_answered():
     assert simulated(work) == [None, None]
 
 
-def test_what_a_newer_version_armed_ticks_on_for_it():
+async def armed_by_a_newer_version(ports):
+    await arm(ports, armed(15))
+    (subject,) = ports.timers._armed
+    ports.timers._armed[subject] = replace(ports.timers._armed[subject], data=b"newer")
+    return subject
+
+
+def test_what_a_newer_version_armed_is_left_by_a_node_that_starts():
     async def work(ports):
-        named = Timer(actor="worker", purpose=PURPOSE, key=timer_key("thing", QUARTERS), payload={})
-        await ports.timers.arm(named, at=EPOCH + QUARTER)
-        (subject,) = ports.timers._armed
-        ports.timers._armed[subject] = replace(ports.timers._armed[subject], data=b"newer")
+        subject = await armed_by_a_newer_version(ports)
         with capture_logs() as logs:
             await ticker_of(ports).ensure()
-            opens = await ticker_of(ports).due(fired(), is_repeat=True)
-        events = [line["event"] for line in logs]
-        return ports.timers._armed[subject].data, len(opens), events
+        return ports.timers._armed[subject].data, [line["event"] for line in logs]
 
-    assert simulated(work) == (b"newer", 1, 2 * ["a timer of a newer version ticks"])
+    assert simulated(work) == (b"newer", ["a timer of a newer version ticks"])
+
+
+@pytest.mark.parametrize("strange", ["newer", "no tick"])
+def test_what_this_version_cannot_read_is_replaced_by_the_next_tick(strange):
+    """It would be refused when it fires, and the schedule end with it."""
+
+    async def work(ports):
+        if strange == "newer":
+            await armed_by_a_newer_version(ports)
+        else:
+            named = tick_timer("worker", armed(15))
+            await ports.timers.arm(replace(named, payload={}), at=EPOCH + QUARTER)
+        await ticker_of(ports).due(fired(tick(EPOCH)), is_repeat=True)
+        return await pending_tick(ports)
+
+    assert simulated(work) == armed(15)
