@@ -13,6 +13,7 @@ import msgspec
 
 from engine.app import dedupe
 from engine.runtime.publish import PublicEvent
+from engine.workflows.instance import OVERLAP
 from streams.json import unraw
 from streams.layout import Kind
 from streams.model.events import (
@@ -140,10 +141,13 @@ class Flow:
     @property
     def went_on(self) -> Sequence[Placed]:
         """Its events from when it had its subject; none, if it never had it."""
-        if not self.begun.held_by:
-            return self.events
         after, stops = self.events[1:], (WorkflowCancelAsked, WorkflowAborted)
-        return () if not after or isinstance(after[0].event, stops) else after
+        first = after[0].event if after else None
+        if self.begun.held_by:
+            return () if first is None or isinstance(first, stops) else after
+        # One that is begun late, by a node that stood still, may have been displaced before.
+        is_displaced = isinstance(first, WorkflowCancelAsked) and first.by == OVERLAP
+        return () if is_displaced else self.events
 
     @property
     def opened(self) -> list[str]:
