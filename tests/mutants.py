@@ -1578,6 +1578,18 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/reactor/test_cover_watch.py",
     ),
     Mutant(
+        "lapse-of-other-node-waits",
+        "a lapse of another node's claim calls nobody to an attempt while its lease lasts",
+        never,
+        "tests/engine/execution/test_covered.py",
+    ),
+    Mutant(
+        "lapse-says-whose",
+        "a call for recovery says whose claim has lapsed",
+        without("holder"),
+        "tests/engine/execution/test_lapses.py",
+    ),
+    Mutant(
         "older-lapse-waits",
         "a lapse of before an attempt calls nobody to it while the lease of its node lasts",
         returns("True"),

@@ -443,9 +443,12 @@ def _is_suspect(ctx: CommandContext) -> bool:
 def _is_called_over(command: Command, episode: Episode) -> bool:
     """Return whether a command calls for the attempt that is the newest, since no node has it.
 
-    A claim may have been made, and have lapsed, before the start of any attempt was durable.
+    A claim may have been made, and have lapsed, before the start of any attempt was durable; or
+    while another node has begun the episode, that had not heard of it.
     """
     if not isinstance(command, Recover):
+        return False
+    if command.holder not in {"", episode.node}:  # guard: lapse-of-other-node-waits
         return False
     lapsed = command.lapse_revision
     return not lapsed or lapsed > episode.claim_revision  # guard: older-lapse-waits

@@ -61,6 +61,8 @@ class LapseWatcher:
     overdue: Overdue
     """Told of every change, as `lease_events` is."""
     lease_events: LeaseEvents = field(default_factory=LeaseEvents)
+    _holders: dict[str, str] = field(default_factory=dict)
+    """Key → the node that holds it, if that was heard: the marker of a lapse says nothing."""
     _passed_over: set[str] = field(default_factory=set)
     """Actors that the node lacks and whose episodes have lapsed: at most as many as a stack has,
     with lapses of one day.
@@ -86,10 +88,19 @@ class LapseWatcher:
             life_s = change.claim.life_s if change.claim is not None else None
             # guard: claims-told-to-overdue
             self.overdue.note(change.key, change.revision, life_s=life_s)
+        heard = [(change, self._holder_of(change)) for change in changes]
         look = partial(self._look_at, since=since)
-        await gather_bounded(look, changes, in_flight_max=CALLS_IN_FLIGHT_MAX)
+        await gather_bounded(look, heard, in_flight_max=CALLS_IN_FLIGHT_MAX)
 
-    async def _look_at(self, change: ClaimChange, since: datetime) -> None:
+    def _holder_of(self, change: ClaimChange) -> str:
+        """Return who holds a key, or held it until now; empty: nobody has heard."""
+        if change.claim is None:
+            return self._holders.pop(change.key, "")
+        self._holders[change.key] = change.claim.owner_node
+        return change.claim.owner_node
+
+    async def _look_at(self, heard: tuple[ClaimChange, str], since: datetime) -> None:
+        change, holder = heard
         episode = episode_of_claim(change.key)
         if change.state != "expired" or episode is None:  # guard: lapse-calls-recovery
             return None
@@ -104,6 +115,7 @@ class LapseWatcher:
             episode_id=episode_id,
             reason="lapsed",
             lapse_revision=change.revision,
+            holder=holder,  # guard: lapse-says-whose
         )
         while True:
             try:

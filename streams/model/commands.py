@@ -38,6 +38,8 @@ class Recover(_Tagged, frozen=True, kw_only=True, tag="recover@1"):
     """`lapsed`, `handover` or `swept`."""
     lapse_revision: int = 0
     """Revision in its bucket of the marker that a claim has lapsed; 0: no claim of its own has."""
+    holder: str = ""
+    """The node whose claim has lapsed; empty: nobody knows, or none has."""
 
 
 class Cancel(_Tagged, frozen=True, kw_only=True, tag="cancel@1"):

@@ -16,10 +16,10 @@ SEEN = 7
 """The newest revision of any claim that the node of the attempt knew as it began."""
 
 
-async def called(lapse_revision: int, *, lasts_s: int = 60) -> list[str]:
+async def called(lapse_revision: int, *, holder: str = "", lasts_s: int = 60) -> list[str]:
     """Return the nodes that had an episode a minute after a call for it.
 
-    Another node began it, and its lease lasts for `lasts_s`.
+    Another node began it, and its lease lasts for `lasts_s`. The claim that lapsed was `holder`'s.
     """
     clock = SimClock()
     ports = memory_ports(clock=clock)
@@ -32,7 +32,11 @@ async def called(lapse_revision: int, *, lasts_s: int = 60) -> list[str]:
     await write(ports, id_, opening(app))
     await write(ports, id_, started)
     recover = Recover(
-        actor_id="worker", episode_id=id_, reason="lapsed", lapse_revision=lapse_revision
+        actor_id="worker",
+        episode_id=id_,
+        reason="lapsed",
+        lapse_revision=lapse_revision,
+        holder=holder,
     )
     await ports.commands.send(recover, id="lapse")
     async with running(app, ports, clock=clock):
@@ -51,6 +55,16 @@ def test_a_claim_that_lapsed_before_an_attempt_began_calls_nobody_to_it():
 
 def test_a_claim_that_lapsed_since_calls_a_node():
     assert simulate(called(SEEN + 1)) == ["other", "n1"]
+
+
+def test_a_claim_of_the_node_that_began_it_calls_another_one():
+    assert simulate(called(SEEN + 1, holder="other")) == ["other", "n1"]
+
+
+def test_a_claim_of_a_third_node_calls_nobody_while_the_lease_lasts():
+    """Whoever began the episode had not heard of that claim, which never came to anything."""
+    assert simulate(called(SEEN + 1, holder="third")) == ["other"]
+    assert simulate(called(SEEN + 1, holder="third", lasts_s=20)) == ["other", "n1"]
 
 
 def test_who_sees_that_the_lease_is_over_calls_a_node():

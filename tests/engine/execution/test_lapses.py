@@ -74,7 +74,11 @@ async def test_a_lapse_calls_for_one_recovery_however_many_nodes_watch(ports, re
 
     recover = await next_command(source)
     assert recover == Recover(
-        actor_id="worker", episode_id="e1", reason="lapsed", lapse_revision=recover.lapse_revision
+        actor_id="worker",
+        episode_id="e1",
+        reason="lapsed",
+        lapse_revision=recover.lapse_revision,
+        holder="dead",
     )
     assert recover.lapse_revision > 0
     for _ in range(10):
