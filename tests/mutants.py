@@ -1584,6 +1584,12 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/execution/test_covered.py",
     ),
     Mutant(
+        "holders-have-bound",
+        "a node keeps in mind the holders of so many claims",
+        never,
+        "tests/engine/execution/test_lapses.py",
+    ),
+    Mutant(
         "lapse-says-whose",
         "a call for recovery says whose claim has lapsed",
         without("holder"),

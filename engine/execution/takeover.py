@@ -46,6 +46,10 @@ RETRY_S: Final = 1.0
 CALLS_IN_FLIGHT_MAX: Final = 64
 """Calls for recovery that are sent at a time: of a node with a thousand claims, say."""
 
+HOLDERS_MAX: Final = 10_000
+"""Keys whose holders are kept in mind: some claims end unheard, while a node is cut off. If there
+are more, it begins anew."""
+
 log = structlog.get_logger("vigil.takeover")
 
 
@@ -96,6 +100,8 @@ class LapseWatcher:
         """Return who holds a key, or held it until now; empty: nobody has heard."""
         if change.claim is None:
             return self._holders.pop(change.key, "")
+        if len(self._holders) >= HOLDERS_MAX:  # guard: holders-have-bound
+            self._holders.clear()
         self._holders[change.key] = change.claim.owner_node
         return change.claim.owner_node
 

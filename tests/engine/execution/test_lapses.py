@@ -86,6 +86,16 @@ async def test_a_lapse_calls_for_one_recovery_however_many_nodes_watch(ports, re
     assert await no_more(source)
 
 
+async def test_whose_a_claim_was_is_not_known_of_too_many(ports, rescuers, monkeypatch):
+    monkeypatch.setattr(takeover, "HOLDERS_MAX", 1)
+    source = await ports.commands.open("worker")
+    rescuers.start()
+    await ports.leases.acquire(EPISODE, holder="dead")
+    await ports.leases.acquire("lane.worker", holder="n9")
+
+    assert (await next_command(source)).holder == ""
+
+
 async def test_a_lapse_calls_before_the_server_has_looked_for_what_is_over():
     """It is sure that nobody renewed it: the revision that a node heard of stands."""
     late_s = 3_600.0
