@@ -214,12 +214,17 @@ def _is_undisturbed(evidence: Evidence, actor: str) -> bool:
 
 
 def _first_tick(evidence: Evidence, name: str) -> datetime | None:
-    """Return the tick that the first timer of a schedule was armed for."""
-    for arming in evidence.history.armed:
-        said = arming.timer.payload
-        if arming.timer.purpose == schedule.PURPOSE and said["expectation"] == name:
-            return datetime.fromisoformat(str(said["at"]))
-    return None
+    """Return the earliest tick that a timer of a schedule was armed for.
+
+    A node that stood still as it started arms an earlier one than another has armed meanwhile.
+    """
+    armed = [
+        datetime.fromisoformat(str(said["at"]))
+        for each in evidence.history.armed
+        if each.timer.purpose == schedule.PURPOSE
+        and (said := each.timer.payload)["expectation"] == name
+    ]
+    return min(armed, default=None)
 
 
 def _ticks_opened(evidence: Evidence, name: str) -> Counter[datetime]:
