@@ -443,8 +443,8 @@ def _is_suspect(ctx: CommandContext) -> bool:
 def _is_called_over(command: Command, episode: Episode) -> bool:
     """Return whether a command calls for the attempt that is the newest, since no node has it.
 
-    A claim may have been made, and have lapsed, before the start of any attempt was durable; or
-    while another node has begun the episode, that had not heard of it.
+    A node may have made a claim and died before its start was durable. That claim lapses later,
+    maybe once another node has begun the episode: then the call is not about the newest attempt.
     """
     if not isinstance(command, Recover):
         return False

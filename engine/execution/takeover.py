@@ -47,8 +47,8 @@ CALLS_IN_FLIGHT_MAX: Final = 64
 """Calls for recovery that are sent at a time: of a node with a thousand claims, say."""
 
 HOLDERS_MAX: Final = 10_000
-"""Keys whose holders are kept in mind: some claims end unheard, while a node is cut off. If there
-are more, it begins anew."""
+"""Keys whose holders a node remembers. It does not hear of every end, such as while it is cut off,
+so at this number it forgets them all."""
 
 log = structlog.get_logger("vigil.takeover")
 
@@ -66,7 +66,7 @@ class LapseWatcher:
     """Told of every change, as `lease_events` is."""
     lease_events: LeaseEvents = field(default_factory=LeaseEvents)
     _holders: dict[str, str] = field(default_factory=dict)
-    """Key → the node that holds it, if that was heard: the marker of a lapse says nothing."""
+    """Key → the node that holds it, if that was heard: the marker of a lapse names none."""
     _passed_over: set[str] = field(default_factory=set)
     """Actors that the node lacks and whose episodes have lapsed: at most as many as a stack has,
     with lapses of one day.

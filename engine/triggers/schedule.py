@@ -5,9 +5,9 @@ with its next tick, or by `engine.operations.reconcile`. Whether a tick was miss
 time, and a node's clock may be wrong: so if the server fired a tick in time and it is late by this
 clock, the timer is armed once more, fires at once, and brings the server's time.
 
-Several may have one tick at a time: its message comes again while whoever had it first stands
-still. Any of them acknowledges for all, so what one of them alone would open has to stay armed:
-nobody replaces what is armed by a later tick, but the tick in hand, which has fired.
+Several nodes may have one tick at a time: its message comes again while the first node stands
+still. Any of them acknowledges it for all, so a tick that only one of them would open has to stay
+armed: nobody replaces an armed tick by a later one, except the tick in hand, which has fired.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from streams.ports.timers import Due, Timer
 PURPOSE: Final = TICK
 
 TRIES_MAX: Final = 8
-"""How often a tick reads what is armed, if others arm at the same moment."""
+"""How often a tick is armed before it is handed back, if others arm theirs at the same moment."""
 
 log = structlog.get_logger("vigil.triggers")
 
@@ -139,8 +139,9 @@ class Ticker:
     async def _replaceable(self, in_hand: Tick, tick: Tick) -> int | None:
         """Return the revision that `tick` may replace, 0 for none that is armed; None: it may not.
 
-        A replica that is behind may show `in_hand` still. What this version cannot read would end
-        here, as nobody answers for it.
+        A replica that is behind may still show `in_hand`, which has fired. A timer that this
+        version cannot read is replaced, too: it would be refused when it fires, and the schedule
+        would end.
         """
         timer = tick_timer(self.context.actor.id, tick)
         try:
